@@ -1,0 +1,46 @@
+"""passcal: latency distributions of LLM serving from the engine's own pass calendar.
+
+The house, from the ground up: `spec` says what is asked, `core` how an engine advances, `calendar` how each engine forms a pass,
+`timing` what a pass costs, `sources` who sends; `kernel` is the one loop, `assemble` turns spec into tables, `stopping` says when
+a run has said enough, `evaluate` puts these together, `report` reads the log.
+"""
+
+from passcal.distribution import Distribution
+from passcal.errors import Diverged, NotConverged, SpecError, Stalled, TimingError, TraceError, Unsupported
+from passcal.evaluate import evaluate, evaluate_closed_loop, evaluate_replay
+from passcal.report import Report
+from passcal.spec.deployment import Aggregated
+from passcal.spec.engine import EngineSpec, Vllm, engine
+from passcal.spec.workload import Workload
+from passcal.stopping import Drained, LimitCycle, Window
+from passcal.timing.linear import LinearTiming
+from passcal.timing.phase import PhaseTiming
+from passcal.core.plan import PassShape
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Aggregated",
+    "Distribution",
+    "Diverged",
+    "Drained",
+    "EngineSpec",
+    "LimitCycle",
+    "LinearTiming",
+    "NotConverged",
+    "PassShape",
+    "PhaseTiming",
+    "Report",
+    "SpecError",
+    "Stalled",
+    "TimingError",
+    "TraceError",
+    "Unsupported",
+    "Vllm",
+    "Window",
+    "Workload",
+    "engine",
+    "evaluate",
+    "evaluate_closed_loop",
+    "evaluate_replay",
+]

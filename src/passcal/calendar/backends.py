@@ -1,0 +1,24 @@
+"""The table of backends: a name, a code that the kernel dispatches on, and the engine version whose rules it follows."""
+
+from typing import NamedTuple
+
+from passcal.calendar import vllm
+from passcal.core.compiled import jit
+
+__all__ = ["BACKENDS", "Backend", "plan"]
+
+
+class Backend(NamedTuple):
+    """One engine: `code` is what `plan` dispatches on."""
+
+    code: int
+    version: str
+
+
+BACKENDS = {"vllm": Backend(0, "vLLM 0.32.0, 0.33.0")}
+
+
+@jit
+def plan(state, k, now):  # type: ignore[no-untyped-def]
+    """Form the next pass of rank k by its backend's calendar; returns how many rows it has."""
+    return vllm.plan(state, k, now)

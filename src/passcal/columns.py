@@ -1,0 +1,81 @@
+"""Report to pandas: frames, and the one list of column names."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from passcal.passes import expand
+from passcal.stopping import Measured
+
+if TYPE_CHECKING:
+    from passcal.report import Report
+
+__all__ = ["COLUMNS", "PASS_COLUMNS", "QUANTILES", "REQUEST_COLUMNS", "pass_frame", "request_frame", "to_columns"]
+
+QUANTILES = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+REQUEST_COLUMNS = ("request", "dispatch_ms", "visible_ms", "admitted_ms", "first_ms", "done_ms", "isl", "prefix", "osl", "preemptions")
+PASS_COLUMNS = ("engine", "start_ms", "end_ms", "prefill_tokens", "prefill_requests", "decode_requests", "decode_kv_tokens")
+COLUMNS = (
+    *(f"ttft_steady_{name}" for name in ("mean", *QUANTILES)),
+    "ttft_steady_p99_lo",
+    "ttft_steady_p99_hi",
+    "ttft_transient_mean",
+    "ttft_transient_max",
+    "itl_mean",
+    "itl_p50",
+    "itl_p99",
+    "queueing_tier",
+    *(f"{metric}_{name}" for metric in ("tpot", "e2e", "queue") for name in ("mean", *QUANTILES)),
+    "throughput_rps",
+    "output_tokens_per_s",
+    "window_kind",
+    "fidelity",
+    "binding",
+)
+
+
+def to_columns(report: "Report") -> dict[str, Any]:
+    """The columns of one report, in the order of `COLUMNS`."""
+    levels = tuple(QUANTILES.values())
+    ttft = report.ttft_ms.quantiles(levels)
+    p99, half = ttft[4], report.window.half_width_ms
+    itl50, itl99 = report.itl_ms.quantiles((0.5, 0.99))
+    startup = report.startup_ttft_ms
+    values: list[Any] = [report.ttft_ms.mean, *ttft, max(0.0, p99 - half), p99 + half, startup.mean, startup.max]
+    values += [report.itl_ms.mean, itl50, itl99, "quantitative"]
+    for metric in (report.tpot_ms, report.e2e_ms, report.queue_ms):
+        values += [metric.mean, *metric.quantiles(levels)]
+    values += [report.throughput_per_s, report.output_tokens_per_s, report.window.kind, report.fidelity, str(report.binding)]
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def request_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
+    """One row a request of the window, in dispatch order; a column `phase` if there are several."""
+    frames = []
+    for part in parts:
+        table = part.state.requests[part.rows]
+        numbers = np.arange(part.first_id, part.first_id + len(table))
+        frames.append(pd.DataFrame({"request": numbers, **{name: table[name] for name in REQUEST_COLUMNS[1:]}}))
+    return joined(frames)
+
+
+def pass_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
+    """One row a pass of the window; a column `phase` if there are several."""
+    frames = []
+    for part in parts:
+        row, start, end = expand(part.state, part.runs)
+        runs = part.state.runs
+        heads = np.cumsum(runs["count"][part.runs]) - runs["count"][part.runs]
+        later = np.arange(len(row)) - heads[row - part.runs.start]
+        columns = {name: runs[name][row] for name in PASS_COLUMNS if name not in ("start_ms", "end_ms")}
+        columns["decode_kv_tokens"] = columns["decode_kv_tokens"] + later * columns["decode_requests"]
+        frames.append(pd.DataFrame({"start_ms": start, "end_ms": end, **columns})[list(PASS_COLUMNS)])
+    return joined(frames)
+
+
+def joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """One frame of all phases."""
+    if len(frames) == 1:
+        return frames[0]
+    return pd.concat([frame.assign(phase=k) for k, frame in enumerate(frames)], ignore_index=True)

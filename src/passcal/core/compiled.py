@@ -1,0 +1,121 @@
+"""How kernel functions are compiled, where compiled code is kept, and how to run without compiling.
+
+`jit` marks a function that other kernel functions call; `entry` marks one that Python calls. Only entries are kept on disk: their
+machine code holds everything they call. Numba's own cache looks at one source file only and would miss a change in a callee of
+another file, so entries are kept in a folder named after the package's version and a hash of all kernel sources.
+
+Environment: `PASSCAL_INTERPRET=1` runs the kernel as plain Python (debugging, coverage); `PASSCAL_CACHE_DIR` moves the cache.
+"""
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+__all__ = ["INTERPRETED", "cache_folder", "entry", "jit", "kernel_stamp", "table"]
+
+INTERPRETED = os.environ.get("PASSCAL_INTERPRET", "") not in ("", "0")
+PACKAGE = Path(__file__).resolve().parents[1]
+COMPILED_ROOMS = ("core", "calendar", "timing", "sources", "kernel.py")
+
+
+@cache
+def kernel_stamp() -> str:
+    """Hash of every source file that compiled code may come from."""
+    digest = hashlib.sha256()
+    for room in COMPILED_ROOMS:
+        place = PACKAGE / room
+        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            digest.update(file.relative_to(PACKAGE).as_posix().encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def cache_folder() -> Path:
+    """The user's cache folder for this version and these kernel sources; it may not exist yet."""
+    home = os.environ.get("PASSCAL_CACHE_DIR")
+    if home:
+        root = Path(home)
+    elif sys.platform == "win32":
+        root = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "passcal"
+    else:
+        root = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "passcal"
+    return root / kernel_stamp()
+
+
+if INTERPRETED:
+
+    def jit(function: F) -> F:
+        return function
+
+    def entry(function: F) -> F:
+        return function
+
+else:
+    import numba
+    from numba.core.caching import CompileResultCacheImpl, FunctionCache
+
+    class _Locator:
+        """Tells numba's cache where files go and when they are stale; the stamp covers all kernel sources."""
+
+        def __init__(self, function: Callable[..., Any]) -> None:
+            self.function = function
+
+        def ensure_cache_path(self) -> None:
+            path = Path(self.get_cache_path())
+            path.mkdir(parents=True, exist_ok=True)
+            probe = path / f".probe-{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+
+        def get_cache_path(self) -> str:
+            return str(cache_folder())
+
+        def get_source_stamp(self) -> str:
+            return kernel_stamp()
+
+        def get_disambiguator(self) -> str:
+            return str(self.function.__code__.co_firstlineno)
+
+        @classmethod
+        def from_function(cls, function: Callable[..., Any], file: str) -> "_Locator | None":
+            locator = cls(function)
+            try:
+                locator.ensure_cache_path()
+            except OSError:
+                return None
+            return locator
+
+    class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
+        _locator_classes = [_Locator]
+
+    class _KernelCache(FunctionCache):  # type: ignore[misc]
+        _impl_class = _Impl
+
+    # Without numba's reference counting (`_nrt`): kernel functions never allocate, their arrays are the caller's, and counting the
+    # many arrays of a state at every call costs five times what the pass itself does.
+    COMMON = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
+
+    def jit(function: F) -> F:
+        return numba.njit(**COMMON)(function)  # type: ignore[no-any-return]
+
+    def entry(function: F) -> F:
+        compiled = numba.njit(**COMMON)(function)
+        try:
+            compiled._cache = _KernelCache(function)
+        except RuntimeError:  # no folder can be written: compile in every process
+            pass
+        return compiled  # type: ignore[no-any-return]
+
+
+def table(rows: Any) -> Any:
+    """A structured array as kernel functions take it: with fields as attributes in interpreted mode too."""
+    import numpy as np
+
+    return rows.view(np.recarray) if INTERPRETED else rows

@@ -1,0 +1,91 @@
+"""Decode rows as an aggregate: a count, a sum of contexts, a ring of finish passes, and who needs a block when.
+
+Every row of the crowd gets one token in every pass (the budget covers all seats, and its rows stand before every prompt), so nothing about
+a row need be touched until it finishes. Rows join in admission order, hence those of one bucket finish in running order. When
+blocks run short the crowd is dissolved into literal rows, since then the order of single rows decides.
+"""
+
+from passcal.core import blocks
+from passcal.core.compiled import jit
+from passcal.core.tables import NOBODY
+
+__all__ = ["dissolve", "finishers", "join", "needs", "nobody_finishes"]
+
+
+@jit
+def join(state, rank, k, i):  # type: ignore[no-untyped-def]
+    """Sequence i, whose first token the landing pass emitted, decodes from the next pass on."""
+    s, request = state.sequences[i], state.requests[i]
+    bucket = (rank.number + request.osl - s.generated) % state.bucket_head.shape[1]
+    s.after = NOBODY
+    if state.bucket_head[k, bucket] == NOBODY:
+        state.bucket_head[k, bucket] = i
+    else:
+        state.sequences[state.bucket_tail[k, bucket]].after = i
+    state.bucket_tail[k, bucket] = i
+    rank.crowd += 1
+    rank.crowd_kv += request.isl + s.generated
+    if rank.memory:
+        state.residues[k, (rank.number + 1 - s.computed) % rank.block_size] += 1
+
+
+@jit
+def needs(state, rank, k):  # type: ignore[no-untyped-def]
+    """Blocks that the crowd takes in the next pass."""
+    return state.residues[k, (rank.number + 1) % rank.block_size] if rank.memory else 0
+
+
+@jit
+def nobody_finishes(state, rank, k):  # type: ignore[no-untyped-def]
+    """Whether the pass in flight ends no row of the crowd."""
+    return state.bucket_head[k, rank.number % state.bucket_head.shape[1]] == NOBODY
+
+
+@jit
+def finishers(state, rank, k):  # type: ignore[no-untyped-def]
+    """Advance the crowd by the pass that lands; returns the head of the list of rows that end with it."""
+    bucket = rank.number % state.bucket_head.shape[1]
+    head = state.bucket_head[k, bucket]
+    i = head
+    while i != NOBODY:
+        s, request = state.sequences[i], state.requests[i]
+        s.generated = request.osl
+        s.computed = request.isl + request.osl - 1
+        rank.crowd -= 1
+        rank.crowd_kv -= s.computed
+        if rank.memory:
+            s.held = blocks.cover(s.computed, rank.block_size)
+            state.residues[k, (rank.number - s.computed + 1) % rank.block_size] -= 1
+        i = s.after
+    state.bucket_head[k, bucket] = NOBODY
+    rank.crowd_kv += rank.crowd
+    return head
+
+
+@jit
+def dissolve(state, rank, k):  # type: ignore[no-untyped-def]
+    """Turn the crowd into literal rows, before the others of running; from here on decode rows stay literal."""
+    ring, members, found = state.bucket_head.shape[1], state.scratch, 0
+    for remaining in range(1, ring):
+        i = state.bucket_head[k, (rank.number + remaining) % ring]
+        while i != NOBODY:
+            s, request = state.sequences[i], state.requests[i]
+            s.generated = request.osl - remaining
+            s.computed = request.isl + s.generated - 1
+            s.held = blocks.cover(s.computed, rank.block_size) if rank.memory else 0
+            s.last_pass, s.last_ms = rank.number, rank.end_ms
+            at = found
+            while at > 0 and state.sequences[members[at - 1]].serial > s.serial:
+                members[at] = members[at - 1]
+                at -= 1
+            members[at] = i
+            found += 1
+            i = s.after
+        state.bucket_head[k, (rank.number + remaining) % ring] = NOBODY
+    for j in range(rank.running - 1, -1, -1):
+        state.running[k, j + found] = state.running[k, j]
+    for j in range(found):
+        state.running[k, j] = members[j]
+    rank.running += found
+    rank.crowd, rank.crowd_kv, rank.crowded = 0, 0, 0
+    state.residues[k, :] = 0

@@ -1,0 +1,107 @@
+"""Comparing states, absolute time left out: when one repeats, the passes between are the limit cycle.
+
+At each landing with completions the state is compared with one kept state, which is renewed at powers of two (Brent). A cheap signature (counts and sums)
+is compared first, and the state is written out only where it agrees.
+"""
+
+from passcal.core.compiled import jit
+from passcal.core.tables import NOBODY
+
+__all__ = ["MARKS", "repeats"]
+
+# Columns of `marks`: row 0 is the kept state, row 1 the state that repeated it.
+MARKS = ("now", "passes", "runs", "sent", "done", "length", "crowd", "crowd_kv", "running", "waiting", "stalls", "preemptions")
+
+
+@jit
+def repeats(state):  # type: ignore[no-untyped-def]
+    """Whether the state equals the kept one; keeps it where a power of two is reached."""
+    world = state.world[0]
+    world.landings += 1
+    same = world.landings > 1 and signature(state)
+    if same:
+        length = write(state, state.fresh)
+        same = length == state.marks[0, 5]
+        tolerance = 1e-9 + 1e-13 * world.now  # rounding of an absolute clock
+        j = 0
+        while same and j < length:
+            same = abs(state.fresh[j] - state.kept[j]) <= tolerance
+            j += 1
+        if same:
+            mark(state, 1, length)
+            return True
+    if world.landings == world.renew:
+        world.renew *= 2
+        mark(state, 0, write(state, state.kept))
+    return False
+
+
+@jit
+def signature(state):  # type: ignore[no-untyped-def]
+    rank = state.ranks[0]
+    kept = state.marks[0]
+    return kept[6] == rank.crowd and kept[7] == rank.crowd_kv and kept[8] == rank.running and kept[9] == rank.waiting
+
+
+@jit
+def mark(state, row, length):  # type: ignore[no-untyped-def]
+    world, rank, marks = state.world[0], state.ranks[0], state.marks
+    marks[row, 0], marks[row, 1], marks[row, 2], marks[row, 3] = world.now, world.passes, world.runs, world.sent
+    marks[row, 4], marks[row, 5] = world.done, length
+    marks[row, 6], marks[row, 7], marks[row, 8], marks[row, 9] = rank.crowd, rank.crowd_kv, rank.running, rank.waiting
+    marks[row, 10], marks[row, 11] = world.stalls, world.preemptions
+
+
+@jit
+def write(state, out):  # type: ignore[no-untyped-def]
+    """Write the state out as numbers, times relative to now; returns how many."""
+    world, n = state.world[0], 1
+    out[0] = world.dealt
+    for k in range(len(state.ranks)):
+        rank = state.ranks[k]
+        out[n] = rank.start_ms - world.now if rank.lookahead else 0.0
+        out[n + 1], out[n + 2] = rank.lates, rank.free
+        n += 3
+        n = write_crowd(state, rank, k, out, n)
+        for j in range(rank.running):
+            n = write_sequence(state, state.running[k, j], out, n)
+        for j in range(rank.lates):
+            n = write_sequence(state, state.late[k, j], out, n)
+        n = write_list(state, rank.waiting_head, False, out, n)
+        n = write_list(state, rank.arrived_head, True, out, n)
+    return write_list(state, world.inbox_head, True, out, n)
+
+
+@jit
+def write_crowd(state, rank, k, out, n):  # type: ignore[no-untyped-def]
+    """Rows of the crowd, by passes that they have left."""
+    ring, found, ahead = state.bucket_head.shape[1], 0, 0
+    while found < rank.crowd:
+        ahead += 1
+        i = state.bucket_head[k, (rank.number + ahead) % ring]
+        while i != NOBODY:
+            request = state.requests[i]
+            out[n], out[n + 1], out[n + 2], out[n + 3] = ahead, request.isl, request.osl, request.prefix
+            n += 4
+            found += 1
+            i = state.sequences[i].after
+    return n
+
+
+@jit
+def write_list(state, i, timed, out, n):  # type: ignore[no-untyped-def]
+    while i != NOBODY:
+        n = write_sequence(state, i, out, n)
+        if timed:
+            out[n] = state.requests[i].visible_ms - state.world[0].now
+            n += 1
+        i = state.sequences[i].after
+    return n
+
+
+@jit
+def write_sequence(state, i, out, n):  # type: ignore[no-untyped-def]
+    request, s = state.requests[i], state.sequences[i]
+    out[n], out[n + 1], out[n + 2] = request.isl, request.prefix, request.osl
+    out[n + 3], out[n + 4], out[n + 5] = s.computed, s.generated, min(request.preemptions, 1)
+    return n + 6

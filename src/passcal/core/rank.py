@@ -1,0 +1,205 @@
+"""One scheduler: its queues, its seats, and what landing a pass does to its sequences.
+
+    inbox --visible--> arrived --horizon--> waiting --plan--> running or crowd --land--> gone
+                                              ^                  |
+                                              +--- preempted ----+
+"""
+
+from passcal.core import blocks, crowd
+from passcal.core.compiled import jit
+from passcal.core.tables import NOBODY
+
+__all__ = ["HELD_BLOCKS", "HELD_BUDGET", "HELD_NOT", "HELD_SEATS", "append", "intake", "land", "post", "preempt", "push_front", "route", "seats_taken"]
+
+HELD_NOT, HELD_SEATS, HELD_BUDGET, HELD_BLOCKS = 0, 1, 2, 3
+
+
+@jit
+def post(state, i):  # type: ignore[no-untyped-def]
+    """Put request i in the inbox: by visibility, ties in dispatch order."""
+    world, sequences, visible = state.world[0], state.sequences, state.requests[i].visible_ms
+    at = world.inbox_tail
+    while at != NOBODY and state.requests[at].visible_ms > visible:
+        at = sequences[at].before
+    after = world.inbox_head if at == NOBODY else sequences[at].after
+    sequences[i].before, sequences[i].after = at, after
+    if at == NOBODY:
+        world.inbox_head = i
+    else:
+        sequences[at].after = i
+    if after == NOBODY:
+        world.inbox_tail = i
+    else:
+        sequences[after].before = i
+
+
+@jit
+def route(state, now):  # type: ignore[no-untyped-def]
+    """Hand requests that are visible by now to their scheduler."""
+    world = state.world[0]
+    rank = state.ranks[0]
+    while world.inbox_head != NOBODY and state.requests[world.inbox_head].visible_ms <= now:
+        i = world.inbox_head
+        world.inbox_head = state.sequences[i].after
+        if world.inbox_head == NOBODY:
+            world.inbox_tail = NOBODY
+        else:
+            state.sequences[world.inbox_head].before = NOBODY
+        state.sequences[i].after = NOBODY
+        if rank.arrived_tail == NOBODY:
+            rank.arrived_head = i
+        else:
+            state.sequences[rank.arrived_tail].after = i
+        rank.arrived_tail = i
+
+
+@jit
+def intake(state, rank, horizon):  # type: ignore[no-untyped-def]
+    """Queue what arrived up to the horizon."""
+    while rank.arrived_head != NOBODY and state.requests[rank.arrived_head].visible_ms <= horizon:
+        i = rank.arrived_head
+        rank.arrived_head = state.sequences[i].after
+        if rank.arrived_head == NOBODY:
+            rank.arrived_tail = NOBODY
+        append(state, rank, i)
+
+
+@jit
+def append(state, rank, i):  # type: ignore[no-untyped-def]
+    """Put sequence i at the tail of the waiting queue."""
+    state.sequences[i].after = NOBODY
+    if rank.waiting_tail == NOBODY:
+        rank.waiting_head = i
+    else:
+        state.sequences[rank.waiting_tail].after = i
+    rank.waiting_tail = i
+    rank.waiting += 1
+
+
+@jit
+def push_front(state, rank, i):  # type: ignore[no-untyped-def]
+    """Put sequence i at the head of the waiting queue."""
+    state.sequences[i].after = rank.waiting_head
+    rank.waiting_head = i
+    if rank.waiting_tail == NOBODY:
+        rank.waiting_tail = i
+    rank.waiting += 1
+
+
+@jit
+def pop(state, rank):  # type: ignore[no-untyped-def]
+    """Take the head of the waiting queue out of it."""
+    i = rank.waiting_head
+    rank.waiting_head = state.sequences[i].after
+    if rank.waiting_head == NOBODY:
+        rank.waiting_tail = NOBODY
+    rank.waiting -= 1
+    return i
+
+
+@jit
+def seats_taken(rank):  # type: ignore[no-untyped-def]
+    """Sequences that hold a seat, those whose end an async plan cannot see yet included."""
+    return rank.running + rank.crowd + rank.lates
+
+
+@jit
+def preempt(state, rank, k):  # type: ignore[no-untyped-def]
+    """Send the newest running sequence of rank k back to the head of waiting, without its KV; returns it."""
+    rank.running -= 1
+    victim = state.running[k, rank.running]
+    s = state.sequences[victim]
+    blocks.give_back(rank, s)
+    s.computed, s.given = 0, 0
+    state.requests[victim].preemptions += 1
+    state.world[0].preemptions += 1
+    rank.preempted += 1
+    push_front(state, rank, victim)
+    return victim
+
+
+@jit
+def release_late(state, rank, k):  # type: ignore[no-untyped-def]
+    """The ends of the pass before become known: seats and blocks are free again."""
+    for j in range(rank.lates):
+        blocks.give_back(rank, state.sequences[state.late[k, j]])
+        forget(state, state.late[k, j])
+    rank.lates = 0
+
+
+@jit
+def forget(state, i):  # type: ignore[no-untyped-def]
+    """Where no log is kept, the row of a finished request is used again."""
+    world = state.world[0]
+    if not world.logging:
+        state.sequences[i].after = world.spare
+        world.spare = i
+
+
+@jit
+def leave(state, rank, k, i):  # type: ignore[no-untyped-def]
+    """Sequence i has emitted its last token at the end of the pass that lands."""
+    world = state.world[0]
+    state.requests[i].done_ms = rank.end_ms
+    world.done += 1
+    state.gone[world.gone] = i
+    world.gone += 1
+    if rank.lookahead:
+        state.late[k, rank.lates] = i
+        rank.lates += 1
+    else:
+        blocks.give_back(rank, state.sequences[i])
+        forget(state, i)
+
+
+@jit
+def emit(state, rank, i):  # type: ignore[no-untyped-def]
+    """Sequence i emits a token at the end of the pass that lands; 1 if its token before came one pass earlier."""
+    s, request = state.sequences[i], state.requests[i]
+    s.generated += 1
+    standard = 0
+    if s.generated == 1:
+        request.first_ms, request.first_pass = rank.end_ms, rank.number
+    elif s.last_pass == rank.number - 1:
+        standard = 1
+    else:
+        world = state.world[0]
+        stall = state.stalls[world.stalls]
+        stall.request, stall.from_pass, stall.to_pass = i, s.last_pass, rank.number
+        stall.gap_ms = rank.end_ms - s.last_ms
+        world.stalls += world.logging
+    s.last_pass, s.last_ms = rank.number, rank.end_ms
+    return standard
+
+
+@jit
+def land(state, k):  # type: ignore[no-untyped-def]
+    """The pass in flight on rank k ends: tokens appear, finished sequences leave in running order."""
+    rank = state.ranks[k]
+    row = state.runs[rank.row]
+    release_late(state, rank, k)
+    row.gaps = rank.crowd
+    i = crowd.finishers(state, rank, k)
+    while i != NOBODY:
+        after = state.sequences[i].after
+        leave(state, rank, k, i)
+        i = after
+    kept = 0
+    for j in range(rank.running):
+        i = state.running[k, j]
+        s, request = state.sequences[i], state.requests[i]
+        s.computed += s.given
+        emits = s.given > 0 and s.computed == request.isl + s.generated
+        s.given = 0
+        if emits:
+            row.gaps += emit(state, rank, i)
+            if s.generated == request.osl:
+                leave(state, rank, k, i)
+                continue
+            if rank.crowded:
+                crowd.join(state, rank, k, i)
+                continue
+        state.running[k, kept] = i
+        kept += 1
+    rank.running = kept
+    rank.flying = 0

@@ -1,0 +1,184 @@
+"""The tables that are at once the kernel's state, its log and, through pandas, the user's frames.
+
+Times are milliseconds, lengths tokens, KV in blocks. A list of sequences (inbox, arrived, waiting, a crowd's bucket) is threaded
+through `SEQUENCE.after`/`before`, so a sequence stands in one list at a time and lists need no room of their own; -1 ends a list.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from passcal.core.compiled import table
+from passcal.core.plan import SHAPE
+
+__all__ = ["NEVER", "RANK", "REQUEST", "RUN", "SHAPES", "SEQUENCE", "STALL", "WORLD", "State", "grown"]
+
+NEVER = np.inf
+NOBODY = -1
+
+# What was asked and when it happened: one row a request, in dispatch order.
+REQUEST = np.dtype(
+    [
+        ("dispatch_ms", "f8"),
+        ("visible_ms", "f8"),
+        ("admitted_ms", "f8"),
+        ("first_ms", "f8"),
+        ("done_ms", "f8"),
+        ("first_pass", "i8"),
+        ("isl", "i4"),
+        ("prefix", "i4"),
+        ("osl", "i4"),
+        ("preemptions", "i4"),
+    ]
+)
+
+# A request's life on an engine: `computed` tokens whose KV exists, `generated` tokens emitted; length = isl + generated.
+SEQUENCE = np.dtype(
+    [
+        ("computed", "i4"),
+        ("generated", "i4"),
+        ("given", "i4"),  # tokens of the pass that is planned or in flight
+        ("held", "i4"),  # blocks
+        ("after", "i4"),
+        ("before", "i4"),
+        ("serial", "i4"),  # admission order
+        ("last_pass", "i4"),  # the pass that emitted its newest token
+        ("last_ms", "f8"),  # and when
+    ]
+)
+
+# `count` successive passes of one plan; all but the first have no chunks, and their contexts grow by one a row.
+RUN = np.dtype(
+    [
+        ("start_ms", "f8"),
+        ("end_ms", "f8"),
+        ("number", "i8"),  # of its first pass, on its engine
+        ("prefill_tokens", "i8"),
+        ("prefill_kv_tokens", "i8"),
+        ("decode_kv_tokens", "i8"),  # of its first pass
+        ("count", "i4"),
+        ("engine", "i4"),
+        ("prefill_requests", "i4"),
+        ("decode_requests", "i4"),
+        ("gaps", "i4"),  # rows of a pass whose token before came one pass earlier
+        ("held_by", "i4"),  # what kept the head of the queue out: HELD_*
+        ("seats", "i4"),  # taken
+        ("blocks", "i4"),  # in use
+    ]
+)
+
+# A gap between two tokens of a request that are not of successive passes.
+STALL = np.dtype([("request", "i8"), ("from_pass", "i8"), ("to_pass", "i8"), ("gap_ms", "f8")])
+
+SHAPES = np.dtype([("isl", "i4"), ("prefix", "i4"), ("osl", "i4")])
+
+# One scheduler: its knobs, then its state.
+RANK = np.dtype(
+    [
+        ("budget", "i8"),
+        ("max_seats", "i8"),
+        ("chunked", "i8"),
+        ("long_prefill", "i8"),
+        ("lookahead", "i8"),
+        ("memory", "i8"),  # 0: KV never binds and is not counted
+        ("usable", "i8"),
+        ("block_size", "i8"),
+        ("reserve_full", "i8"),
+        ("mark", "i8"),  # blocks kept free when waiting requests are admitted
+        ("form", "i8"),
+        # state
+        ("free", "i8"),
+        ("running", "i8"),
+        ("crowd", "i8"),
+        ("crowd_kv", "i8"),
+        ("crowded", "i8"),  # 1: decode rows live in the crowd
+        ("arrived_head", "i8"),
+        ("arrived_tail", "i8"),
+        ("waiting_head", "i8"),
+        ("waiting_tail", "i8"),
+        ("waiting", "i8"),
+        ("lates", "i8"),
+        ("number", "i8"),
+        ("serial", "i8"),
+        ("flying", "i8"),
+        ("idle", "i8"),
+        ("held_by", "i8"),
+        ("preempted", "i8"),  # victims of the plan at hand
+        ("start_ms", "f8"),  # of the pass in flight, or of the last one
+        ("end_ms", "f8"),
+        ("row", "i8"),  # of the log
+    ]
+)
+
+# The run as a whole: traffic, clock, counters, and why the kernel stopped.
+WORLD = np.dtype(
+    [
+        ("now", "f8"),
+        ("turnaround_ms", "f8"),
+        ("ingest_ms", "f8"),  # a token
+        ("stagger_ms", "f8"),
+        ("answer_ms", "f8"),
+        ("closed", "i8"),  # 1: a client sends its next request when the last one is done
+        ("clients", "i8"),
+        ("unborn", "i8"),  # clients that have not sent their first request yet
+        ("limit", "i8"),  # requests to send in all
+        ("sent", "i8"),
+        ("logging", "i8"),  # 0: nothing is kept of what is done, and rows of requests are used again
+        ("rows", "i8"),  # of requests, used so far
+        ("spare", "i8"),  # list of rows to use again
+        ("dealt", "i8"),  # position in the shapes
+        ("done", "i8"),
+        ("inbox_head", "i8"),
+        ("inbox_tail", "i8"),
+        ("gone", "i8"),  # requests that the landing at hand completed
+        ("runs", "i8"),
+        ("stalls", "i8"),
+        ("passes", "i8"),
+        ("preemptions", "i8"),
+        ("cursor", "i8"),  # next rank to plan at this instant
+        ("asked", "i8"),  # 1: the plan under the cursor waits for its price
+        ("until_done", "i8"),
+        ("until_row", "i8"),  # stop when the requests of all rows before this one are done
+        ("first_open", "i8"),  # the first logged row whose request is not done
+        ("until_pass", "i8"),
+        ("watch", "i8"),  # 1: look for a repeated state
+        ("landings", "i8"),  # with completions, since the watch began
+        ("renew", "i8"),
+    ]
+)
+
+
+class State(NamedTuple):
+    """Everything that the kernel knows; it stops and resumes between any two passes without other memory."""
+
+    world: Any  # WORLD[1]
+    requests: Any  # REQUEST[n]
+    sequences: Any  # SEQUENCE[n]
+    runs: Any  # RUN[n]
+    stalls: Any  # STALL[n]
+    ranks: Any  # RANK[ranks]
+    shapes: Any  # SHAPES[n], dealt in dispatch order
+    forms: Any  # FORM[stages]
+    captured: Any  # i8[stages, n], padded row counts
+    shape: Any  # SHAPE[1], of the plan being priced
+    chunks: Any  # i4[n, 2], its chunks when a Python model prices it: new, past
+    running: Any  # i4[ranks, seats], in admission order
+    late: Any  # i4[ranks, seats], finished in the pass that an async plan could not see yet
+    gone: Any  # i4[ranks * seats]
+    scratch: Any  # i4[seats]
+    bucket_head: Any  # i4[ranks, ring]
+    bucket_tail: Any  # i4[ranks, ring]
+    residues: Any  # i4[ranks, block_size], crowd rows that need a block when pass number mod block_size is this
+    marks: Any  # f8/i8 snapshots of cycle detection, see core.cycle
+    kept: Any
+    fresh: Any
+
+
+def grown(rows: Any, at_least: int) -> Any:
+    """A larger copy of a table, new rows zeroed."""
+    more = np.zeros(max(at_least, 2 * len(rows)), rows.dtype)
+    more[: len(rows)] = rows
+    return table(more)
+
+
+assert SHAPE  # the plan's shape is a table too

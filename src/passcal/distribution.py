@@ -1,0 +1,130 @@
+"""A distribution as weighted atoms: exact mean, exact quantiles."""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from passcal.errors import SpecError
+
+__all__ = ["Distribution"]
+
+Array = np.ndarray[Any, Any]
+
+
+class Distribution:
+    """Weighted values, in the unit of what they measure (milliseconds throughout passcal).
+
+    Args:
+        values: shape (n,).
+        weights: shape (n,), not negative; None: each counts once.
+
+    An empty distribution (nothing was measured, as TPOT of one-token outputs) answers NaN.
+    """
+
+    def __init__(self, values: Any, weights: Any = None) -> None:
+        self._values = np.asarray(values, np.float64)
+        self._weights = None if weights is None else np.asarray(weights)
+        if self._weights is not None and self._weights.shape != self._values.shape:
+            raise SpecError(f"weights have shape {self._weights.shape}: must be {self._values.shape}, one a value")
+
+    @classmethod
+    def mix(cls, parts: Sequence["Distribution"]) -> "Distribution":
+        """The mixture of the parts, each with the same share."""
+        if len(parts) == 1:
+            return parts[0]
+        shares = [part.weights / part.count for part in parts if part.count]
+        return cls(np.concatenate([p.values for p in parts if p.count] or [[]]), np.concatenate(shares or [[]]))
+
+    @property
+    def values(self) -> Array:
+        """The atoms, in the order in which they were measured."""
+        return self._values
+
+    @property
+    def weights(self) -> Array:
+        """How much each atom counts."""
+        return np.ones(len(self._values), np.int64) if self._weights is None else self._weights
+
+    @cached_property
+    def count(self) -> float:
+        """Sum of the weights: how many were measured."""
+        return float(len(self._values) if self._weights is None else self._weights.sum())
+
+    @cached_property
+    def mean(self) -> float:
+        """The weighted mean; NaN if empty."""
+        if not self.count:
+            return float("nan")
+        total = self._values.sum() if self._weights is None else np.dot(self._values, self._weights)
+        return float(total) / self.count
+
+    @cached_property
+    def std(self) -> float:
+        """The weighted standard deviation; NaN if empty."""
+        if not self.count:
+            return float("nan")
+        return float(np.sqrt(np.dot((self._values - self.mean) ** 2, self.weights) / self.count))
+
+    @cached_property
+    def min(self) -> float:
+        """The smallest value; NaN if empty."""
+        return float(self._values.min()) if self.count else float("nan")
+
+    @cached_property
+    def max(self) -> float:
+        """The largest value; NaN if empty."""
+        return float(self._values.max()) if self.count else float("nan")
+
+    @cached_property
+    def _sorted(self) -> tuple[Array, Array | None]:
+        if self._weights is None:
+            return np.sort(self._values), None
+        order = np.argsort(self._values)
+        return self._values[order], np.cumsum(self._weights[order])
+
+    def quantiles(self, levels: Iterable[float]) -> list[float]:
+        """The left-continuous inverse at each level: the least value below or at which at least this share lies.
+
+        Raises:
+            SpecError: a level outside [0, 1].
+        """
+        wanted = np.asarray(list(levels), np.float64)
+        if not ((wanted >= 0) & (wanted <= 1)).all():
+            bad = wanted[~((wanted >= 0) & (wanted <= 1))][0]
+            raise SpecError(f"quantile level {bad}: must lie in [0, 1]; 99% is 0.99")
+        if not self.count:
+            return [float("nan")] * len(wanted)
+        values, upto = self._sorted
+        target = wanted * self.count * (1 - 1e-12)  # so that 0.9 of ten is the ninth, whatever rounding says
+        if upto is None:
+            at = np.ceil(target).astype(np.int64) - 1
+        else:
+            at = np.searchsorted(upto, target, side="left")
+        picked: list[float] = values[np.clip(at, 0, len(values) - 1)].tolist()
+        return picked
+
+    def quantile(self, level: float) -> float:
+        """The left-continuous inverse at one level; see `quantiles`."""
+        return self.quantiles((level,))[0]
+
+    def share_within(self, limit: float) -> float:
+        """The share of values at or below a limit."""
+        if not self.count:
+            return float("nan")
+        return float(self.weights[self._values <= limit].sum()) / self.count
+
+    def cdf(self) -> tuple[Array, Array]:
+        """Distinct values, ascending, and the share at or below each."""
+        values, upto = self._sorted
+        shares = (np.arange(1, len(values) + 1) if upto is None else upto) / (self.count or 1.0)
+        last = np.append(values[1:] != values[:-1], True) if len(values) else np.zeros(0, bool)
+        return values[last], shares[last]
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        p50, p99 = self.quantiles((0.5, 0.99))
+        return f"Distribution(n={self.count:g}, mean={self.mean:.4g}, p50={p50:.4g}, p99={p99:.4g}, max={self.max:.4g})"

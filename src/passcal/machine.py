@@ -1,0 +1,111 @@
+"""Drives the kernel: grows its tables, asks Python timing models, and turns its stops into answers or errors."""
+
+import math
+from typing import Any
+
+from passcal.core.plan import PassShape
+from passcal.core.tables import State, grown
+from passcal.errors import Stalled, TimingError
+from passcal.kernel import ASK, CYCLE, GROW, SLICE, STALLED, run
+from passcal.timing.base import TimingModel
+
+__all__ = ["Machine"]
+
+
+class Machine:
+    """A run in progress: the tables and the timing model that prices its passes."""
+
+    def __init__(self, state: State, timing: TimingModel) -> None:
+        self.state = state
+        self.timing = timing
+        self._prices: dict[PassShape, float] | None = {} if getattr(timing, "pure", False) else None
+
+    @property
+    def world(self) -> Any:
+        """The WORLD row."""
+        return self.state.world[0]
+
+    @property
+    def rank(self) -> Any:
+        """The RANK row."""
+        return self.state.ranks[0]
+
+    def advance(self, passes: int) -> int:
+        """Run until the kernel's own conditions hold or this many more passes have been planned; returns DONE, SLICE or CYCLE.
+
+        Raises:
+            Stalled: nothing can run any more though requests wait.
+            TimingError: the timing model raised or answered with something that is not a duration.
+        """
+        self.world["until_pass"] = self.world["passes"] + passes
+        while True:
+            reason = int(run(self.state))
+            if reason == ASK:
+                self.world["answer_ms"] = self._ask()
+            elif reason == GROW:
+                self._grow()
+            elif reason == STALLED:
+                raise Stalled(self._why_stalled())
+            else:
+                return reason
+
+    def _grow(self) -> None:
+        state, world = self.state, self.world
+        if world["runs"] + 2 > len(state.runs):
+            state = state._replace(runs=grown(state.runs, 0))
+        if world["stalls"] + state.running.size > len(state.stalls):
+            state = state._replace(stalls=grown(state.stalls, int(world["stalls"]) + state.running.size))
+        more = min(int(world["limit"] - world["sent"]), int(world["unborn"]) + state.running.size)
+        wanted = int(world["rows"]) + more
+        if world["closed"] and wanted > len(state.requests):
+            state = state._replace(requests=grown(state.requests, wanted), sequences=grown(state.sequences, wanted))
+        self.state = state
+
+    def _ask(self) -> float:
+        sums = self.state.shape[0]
+        chunks = int(sums["prefill_requests"])
+        shape = PassShape(
+            chunks,
+            int(sums["prefill_tokens"]),
+            int(sums["prefill_kv_tokens"]),
+            int(sums["decode_requests"]),
+            int(sums["decode_kv_tokens"]),
+            tuple(map(tuple, self.state.chunks[:chunks].tolist())),
+            int(sums["prefill_partial"]) == 0,
+        )
+        if self._prices is None:
+            return priced(self.timing, shape)
+        answer = self._prices.get(shape)
+        if answer is None:
+            answer = self._prices[shape] = priced(self.timing, shape)
+        return answer
+
+    def _why_stalled(self) -> str:
+        state, rank = self.state, self.rank
+        if rank["waiting_head"] < 0:
+            return "stalled: no request waits and none will arrive, though some are not done; please report this input"
+        request = state.requests[int(rank["waiting_head"])]
+        return (
+            f"stalled: a prompt of {int(request['isl'])} tokens can never be admitted with "
+            f"{int(rank['free'])} free blocks of {int(rank['block_size'])} and {int(rank['mark'])} kept by the watermark; give more blocks"
+        )
+
+
+def priced(timing: TimingModel, shape: PassShape) -> float:
+    """The model's answer for this shape, checked."""
+    brief = f"{shape.prefill_requests} chunks of {shape.prefill_tokens} tokens, {shape.decode_requests} rows of {shape.decode_kv_tokens}"
+    try:
+        answer: Any = timing.pass_ms(shape)
+    except Exception as error:
+        raise TimingError(f"pass_ms raised {type(error).__name__}: {str(error)[:60]} for a pass of {brief}; mend the model"[:199]) from error
+    try:
+        number = float(answer) if not isinstance(answer, str | bytes | bool) else math.nan
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        value = repr(answer)[:30]
+        raise TimingError(f"pass_ms={value} for a pass of {brief}: must be a finite number of ms, not negative; mend the model"[:199])
+    return number
+
+
+assert CYCLE != SLICE

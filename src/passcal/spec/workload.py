@@ -1,0 +1,242 @@
+"""Lengths, arrivals and the arrival plane: what clients ask for and when schedulers see it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import field_validator, model_validator
+
+from passcal.errors import SpecError, Unsupported
+from passcal.spec.base import Count, Duration, Spec
+
+__all__ = ["ClosedLoop", "Replay", "Workload"]
+
+MOST = 2**31 - 1
+LENGTHS = np.dtype([("isl", "i8"), ("prefix", "i8"), ("osl", "i8")])
+ARRIVALS = np.dtype([("dispatch_ms", "f8"), ("isl", "i8"), ("prefix", "i8"), ("osl", "i8")])
+REPLAY_COLUMNS = ("dispatch_ms", "isl", "prefix", "osl")
+
+
+def check_lengths(isl: Any, prefix: Any, osl: Any, where: str) -> None:
+    """Arrays of lengths obey the rules, else the first row that does not is named."""
+    rules = (
+        (isl < 1, "isl", isl, "must be at least 1"),
+        (osl < 1, "osl", osl, "must be at least 1"),
+        (prefix < 0, "prefix", prefix, "must not be negative"),
+        (prefix >= isl, "prefix", prefix, "must be below isl: at least one prompt token is computed"),
+        (isl + osl > MOST, "isl", isl, "must stay below 2^31 tokens with osl"),
+    )
+    for broken, name, values, rule in rules:
+        if broken.any():
+            at = int(np.argmax(broken))
+            extra = f" with isl={int(isl[at])}" if name == "prefix" else ""
+            raise SpecError(f"{where}{at}: {name}={values[at]}{extra}: {rule}; correct this row")
+
+
+def whole_column(values: Any, name: str, where: str) -> Any:
+    """A column of token counts as int64; fractions, NaN, booleans and text are refused by row."""
+    column = np.asarray(values)
+    if column.dtype.kind in "iu":
+        return column.astype(np.int64)
+    if column.dtype.kind == "O":  # mixed Python values: ints and floats are fine if each is whole
+        try:
+            column = np.array([float("nan") if isinstance(v, bool | str) else float(v) for v in column])
+        except (TypeError, ValueError):
+            raise SpecError(f"{where}: {name}: must be whole numbers; correct the column") from None
+    if column.dtype.kind != "f":
+        raise SpecError(f"{where}: {name}={column.ravel()[:1].tolist()}: must be whole numbers; correct the column")
+    broken = ~np.isfinite(column) | (column != np.floor(column)) | (np.abs(column) > MOST)
+    if broken.any():
+        at = int(np.argmax(broken))
+        raise SpecError(f"{where}{at}: {name}={column[at]}: must be a whole number below 2^31; correct this row")
+    return column.astype(np.int64)
+
+
+class Workload(Spec):
+    """Who sends what. Make one with `Workload.closed_loop` or `Workload.replay`.
+
+    Attributes:
+        turnaround_ms: from dispatch to the scheduler's door; a client's think time belongs here too.
+        ingest_us_per_token: what each prompt token adds on that way: `visible = dispatch + turnaround + isl * ingest`.
+    """
+
+    turnaround_ms: Duration = 0.0
+    ingest_us_per_token: Duration = 0.0
+
+    @staticmethod
+    def closed_loop(
+        isl: int | None = None,
+        osl: int | None = None,
+        concurrency: int = 1,
+        *,
+        prefix: int = 0,
+        shapes: Iterable[Sequence[int]] | None = None,
+        requests: int | None = None,
+        turnaround_ms: float = 0.0,
+        ingest_us_per_token: float = 0.0,
+        stagger_ms: float = 0.0,
+    ) -> "ClosedLoop":
+        """`concurrency` clients, each sending its next request when its last one is done.
+
+        Args:
+            isl: prompt tokens.
+            osl: output tokens.
+            concurrency: clients.
+            prefix: prompt tokens that are cached already, below isl.
+            shapes: instead of isl and osl: rows (isl, osl) or (isl, prefix, osl), dealt in dispatch order and repeated when they run out.
+            requests: how many are sent in all; None: clients go on for ever and the steady state is asked for.
+            turnaround_ms: from dispatch to the scheduler's door.
+            ingest_us_per_token: what each prompt token adds on that way.
+            stagger_ms: client k sends its first request at k * stagger_ms.
+
+        Raises:
+            SpecError: a length, count or duration out of range.
+        """
+        if shapes is None:
+            if isl is None or osl is None:
+                raise SpecError("closed_loop: isl and osl are missing; give both, or shapes")
+            rows: Any = ((isl, prefix, osl),)
+        elif isl is not None or osl is not None or prefix:
+            raise SpecError("closed_loop: shapes and isl/osl/prefix are both given; give one of them")
+        else:
+            rows = shapes
+        return ClosedLoop(
+            shapes=rows,
+            concurrency=concurrency,
+            requests=requests,
+            turnaround_ms=turnaround_ms,
+            ingest_us_per_token=ingest_us_per_token,
+            stagger_ms=stagger_ms,
+        )
+
+    @staticmethod
+    def replay(rows: Any, *, turnaround_ms: float = 0.0, ingest_us_per_token: float = 0.0) -> "Replay":
+        """Requests sent at given times.
+
+        Args:
+            rows: a pandas frame or mapping of columns `dispatch_ms`, `isl`, `osl` and optionally `prefix`, or an iterable of rows
+                (dispatch_ms, isl, osl) or (dispatch_ms, isl, prefix, osl). Unsorted rows are sorted, with a note.
+            turnaround_ms: from dispatch to the scheduler's door.
+            ingest_us_per_token: what each prompt token adds on that way.
+
+        Raises:
+            SpecError: an empty input or a row out of range, named by its position.
+        """
+        return Replay(rows=rows, turnaround_ms=turnaround_ms, ingest_us_per_token=ingest_us_per_token)
+
+
+class ClosedLoop(Workload):
+    """Clients in a closed loop; see `Workload.closed_loop`. `shapes` holds rows (isl, prefix, osl)."""
+
+    shapes: tuple[tuple[int, int, int], ...]
+    concurrency: Count
+    requests: Count | None = None
+    stagger_ms: Duration = 0.0
+
+    @field_validator("shapes", mode="before")
+    @classmethod
+    def _shapes(cls, rows: Any) -> Any:
+        rows = [tuple(row) for row in rows] if not isinstance(rows, tuple) else rows
+        if not rows:
+            raise SpecError("shapes=[]: there must be at least one row (isl, osl); add one")
+        if any(len(row) not in (2, 3) for row in rows):
+            at = next(k for k, row in enumerate(rows) if len(row) not in (2, 3))
+            raise SpecError(f"shapes row {at}: {rows[at]!r}: must be (isl, osl) or (isl, prefix, osl); correct this row")
+        isl = whole_column([row[0] for row in rows], "isl", "shapes row ")
+        osl = whole_column([row[-1] for row in rows], "osl", "shapes row ")
+        prefix = whole_column([row[1] if len(row) == 3 else 0 for row in rows], "prefix", "shapes row ")
+        check_lengths(isl, prefix, osl, "shapes row ")
+        return tuple(zip(isl.tolist(), prefix.tolist(), osl.tolist(), strict=True))
+
+
+class Replay(Workload):
+    """Requests at given times; see `Workload.replay`. `rows` is a read-only structured array sorted by dispatch."""
+
+    Columns: ClassVar[tuple[str, ...]] = REPLAY_COLUMNS
+    rows: Any
+    notes: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rows(cls, values: Any) -> Any:
+        columns, notes = replay_columns(values["rows"])
+        dispatch = columns["dispatch_ms"]
+        order = np.argsort(dispatch, kind="stable")
+        moved = int((order != np.arange(len(order))).sum())
+        if moved:
+            notes = (*notes, f"{moved} rows were out of order and have been sorted by dispatch_ms")
+        table = np.empty(len(dispatch), ARRIVALS)
+        for name in REPLAY_COLUMNS:
+            table[name] = columns[name][order]
+        table.flags.writeable = False
+        return {**values, "rows": table, "notes": (*values.get("notes", ()), *notes)}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Replay) and self.plane == other.plane and np.array_equal(self.rows, other.rows)
+
+    def __hash__(self) -> int:
+        return hash((self.plane, self.rows.tobytes()))
+
+    @property
+    def plane(self) -> tuple[float, float]:
+        """(turnaround_ms, ingest_us_per_token)."""
+        return self.turnaround_ms, self.ingest_us_per_token
+
+
+def replay_columns(rows: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Columns of a replay from whatever the caller has, checked."""
+    notes: tuple[str, ...] = tuple(getattr(rows, "attrs", {}).get("notes", ()))
+    if isinstance(rows, np.ndarray) and rows.dtype.names:
+        given = {name: rows[name] for name in rows.dtype.names}
+    elif hasattr(rows, "columns"):
+        given = {str(name): rows[name].to_numpy() for name in rows.columns}
+    elif isinstance(rows, Mapping):
+        given = {str(name): values for name, values in rows.items()}
+    else:
+        given = columns_of_rows(rows)
+    if "max_tokens" in given:
+        raise Unsupported("max_tokens: what a request may emit is taken to be its osl; drop the column")
+    for name in ("prefix_group", "prefix_len"):
+        if name in given:
+            raise Unsupported(f"{name}: prefixes shared inside the engine are not modelled; give a constant prefix instead")
+    unknown = sorted(set(given) - set(REPLAY_COLUMNS))
+    if unknown:
+        raise SpecError(f"replay has no column {unknown[0]!r}; it has {', '.join(REPLAY_COLUMNS)}; drop or rename it")
+    for name in ("dispatch_ms", "isl", "osl"):
+        if name not in given:
+            raise SpecError(f"replay: column {name!r} is missing; add it")
+    try:
+        dispatch = np.asarray(given["dispatch_ms"], np.float64)
+    except (TypeError, ValueError):
+        raise SpecError("replay: dispatch_ms must be numbers, in milliseconds; correct the column") from None
+    if dispatch.ndim != 1 or len(dispatch) == 0:
+        raise SpecError("replay: there must be at least one row; give one")
+    if not np.isfinite(dispatch).all():
+        at = int(np.argmax(~np.isfinite(dispatch)))
+        raise SpecError(f"replay row {at}: dispatch_ms={dispatch[at]}: must be finite; correct this row")
+    if (dispatch < 0).any():
+        at = int(np.argmax(dispatch < 0))
+        raise SpecError(f"replay row {at}: dispatch_ms={dispatch[at]}: must not be negative; shift the clock to start at 0")
+    isl, osl = (whole_column(given[name], name, "replay row ") for name in ("isl", "osl"))
+    prefix = whole_column(given.get("prefix", np.zeros(len(isl), np.int64)), "prefix", "replay row ")
+    if not len(dispatch) == len(isl) == len(osl) == len(prefix):
+        raise SpecError("replay: columns differ in length; give every row all its values")
+    check_lengths(isl, prefix, osl, "replay row ")
+    return {"dispatch_ms": dispatch, "isl": isl, "prefix": prefix, "osl": osl}, notes
+
+
+def columns_of_rows(rows: Iterable[Any]) -> dict[str, Any]:
+    """Columns from an iterable of rows (dispatch_ms, isl[, prefix], osl) or of mappings."""
+    listed = list(rows)
+    if not listed:
+        raise SpecError("replay: there must be at least one row; give one")
+    if isinstance(listed[0], Mapping):
+        names = list(listed[0])
+        if any(not isinstance(row, Mapping) or list(row) != names for row in listed):
+            raise SpecError("replay: rows have different keys; give every row the same ones")
+        return {str(name): [row[name] for row in listed] for name in names}
+    width = len(listed[0])
+    if width not in (3, 4) or any(len(row) != width for row in listed):
+        raise SpecError("replay: rows must all be (dispatch_ms, isl, osl) or (dispatch_ms, isl, prefix, osl); correct them")
+    names = ["dispatch_ms", "isl", "osl"] if width == 3 else ["dispatch_ms", "isl", "prefix", "osl"]
+    return {name: [row[k] for row in listed] for k, name in enumerate(names)}

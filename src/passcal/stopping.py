@@ -1,0 +1,269 @@
+"""When a run has said enough: a limit cycle is found, a window is settled, or everything is drained.
+
+Each stop drives a machine and returns a `Measured`: which rows of the log count, and with what confidence.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from passcal.core.tables import State
+from passcal.errors import NotConverged, SpecError
+from passcal.kernel import CYCLE, SLICE
+from passcal.machine import Machine
+
+__all__ = ["Drained", "LimitCycle", "Measured", "Stop", "Window", "WindowInfo"]
+
+FOREVER = 2**31 - 1
+BATCHES = 20
+T_95 = 2.093  # Student's t, 19 degrees of freedom, two-sided 95%
+
+
+@dataclass(frozen=True)
+class WindowInfo:
+    """What a report's figures are averages over.
+
+    Attributes:
+        kind: `cycle` (exact averages over one limit cycle), `window` (a drift-free stretch), `drained` (every request of the run).
+        start_ms: where it begins on the run's clock.
+        length_ms: how long it is.
+        requests: requests dispatched in it, the sample of TTFT, TPOT, E2E and queue wait.
+        passes: passes in it, the sample of ITL.
+        half_width_ms: half of the 95% confidence interval of the mean TTFT (batch means); 0 where the figure is exact.
+    """
+
+    kind: str
+    start_ms: float
+    length_ms: float
+    requests: int
+    passes: int
+    half_width_ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Rows of the log that count. `rows` and `runs` index the tables of `state`; `first_id` numbers the first row."""
+
+    state: State
+    window: WindowInfo
+    rows: slice
+    runs: slice
+    stalls: slice
+    done: int
+    first_id: int
+    startup_rows: slice
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Drained:
+    """Run until every request is done. For a replay, or a closed loop with a number of requests."""
+
+    def measure(self, machine: Machine) -> Measured:
+        """Drive the machine to its end."""
+        if machine.world["limit"] >= FOREVER:
+            raise SpecError("stop=Drained(): a closed loop without requests never drains; give requests, or stop at LimitCycle()")
+        while machine.advance(SLICE_PASSES) == SLICE:
+            pass
+        state, n = machine.state, int(machine.world["rows"])
+        requests = state.requests[:n]
+        start = float(requests["dispatch_ms"].min())
+        length = float(requests["done_ms"].max()) - start
+        info = WindowInfo("drained", start, length, n, int(machine.world["passes"]))
+        first = min(n, int(machine.world["clients"])) if machine.world["closed"] else 0
+        everything = slice(0, n)
+        return Measured(
+            state, info, everything, slice(0, int(machine.world["runs"])), slice(0, int(machine.world["stalls"])), n, 0, slice(0, first)
+        )
+
+
+SLICE_PASSES = 2_000_000
+
+
+@dataclass(frozen=True)
+class LimitCycle:
+    """Find the cycle that the closed loop settles in, and measure one turn of it exactly.
+
+    Attributes:
+        max_passes: passes to search before a window is used instead.
+        strict: raise `NotConverged` instead of using a window.
+    """
+
+    max_passes: int = 1_000_000
+    strict: bool = False
+
+    def measure(self, machine: Machine) -> Measured:
+        """Log the first request of every client, search without a log, then log one turn of the cycle."""
+        require_endless(machine, "LimitCycle()")
+        startup = log_startup(machine)
+        world = machine.world
+        world["logging"], world["watch"] = 0, 1
+        if machine.advance(self.max_passes) != CYCLE:
+            if self.strict:
+                raise NotConverged(f"max_passes={self.max_passes}: no limit cycle within them; raise it, or allow a window with strict=False")
+            note = f"no limit cycle within {self.max_passes} passes: a window is used instead"
+            return Window().measure_from(machine, startup, (note,))
+        kept, repeated = machine.state.marks
+        sent, passes = int(repeated[3] - kept[3]), int(repeated[1] - kept[1])
+        length, start = float(repeated[0] - kept[0]), float(world["now"])
+        first = begin_log(machine)
+        world["until_row"] = world["rows"] + sent
+        while machine.advance(SLICE_PASSES) == SLICE:
+            pass
+        state, world = machine.state, machine.world
+        runs, done = slice_of_passes(state, first.runs, int(world["runs"]), passes)
+        upto = float(state.runs[runs.stop - 1]["end_ms"])
+        stalls = stalls_until(state, first.stalls, int(world["stalls"]), int(first.number + passes))
+        info = WindowInfo("cycle", start, upto - start if length == 0 else length, sent, passes)
+        rows = slice(first.rows, first.rows + sent)
+        return Measured(state, info, rows, runs, stalls, sent, first.sent, startup)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Measure a stretch of a closed loop after a warm-up.
+
+    Attributes:
+        requests: requests in the window; None: at least 20 a client and 2,000 in all, doubled until a drift test passes.
+        warmup: requests before the window; None: ten a client, and as many more as the drift test asks for.
+        max_requests: where growing ends.
+    """
+
+    requests: int | None = None
+    warmup: int | None = None
+    max_requests: int = 200_000
+
+    def __post_init__(self) -> None:
+        for name in ("requests", "warmup"):
+            value = getattr(self, name)
+            if value is not None and value < (1 if name == "requests" else 0):
+                raise SpecError(f"Window.{name}={value}: must be positive; leave it unset to have it chosen")
+
+    def measure(self, machine: Machine) -> Measured:
+        """Warm up without a log, then log the window."""
+        require_endless(machine, "Window()")
+        return self.measure_from(machine, log_startup(machine), ())
+
+    def measure_from(self, machine: Machine, startup: slice, notes: tuple[str, ...]) -> Measured:
+        """The same, when the start-up has been logged and the machine has run since."""
+        world, clients = machine.world, int(machine.world["clients"])
+        warmup = 10 * clients if self.warmup is None else self.warmup
+        world["logging"], world["watch"] = 0, 0
+        while world["sent"] < warmup:
+            machine.advance(max(1000, 4 * clients))
+        first = begin_log(machine)
+        wanted, drift = self.requests or max(2000, 20 * clients), True
+        while True:
+            machine.world["until_row"] = first.rows + wanted
+            while machine.advance(SLICE_PASSES) == SLICE:
+                pass
+            logged = machine.state.requests[first.rows : first.rows + wanted]
+            skip, drift = settled(logged["first_ms"] - logged["dispatch_ms"])
+            if self.requests or not drift or 2 * wanted > self.max_requests:
+                break
+            wanted *= 2
+        if self.requests:
+            skip = 0
+        return self._cut(machine, first, first.rows + skip, first.rows + wanted, startup, (*notes, *drift_note(drift)))
+
+    def _cut(self, machine: Machine, first: "LogStart", begin: int, end: int, startup: slice, notes: tuple[str, ...]) -> Measured:
+        state = machine.state
+        dispatched = state.requests["dispatch_ms"]
+        start, stop = float(dispatched[begin]), float(dispatched[min(end, int(machine.world["rows"]) - 1)])
+        ends = state.runs["end_ms"][first.runs : int(machine.world["runs"])]
+        low = first.runs + int(np.searchsorted(ends, start, side="right"))
+        high = max(low + 1, first.runs + int(np.searchsorted(ends, stop, side="right")))
+        runs = slice(low, high)
+        number = state.runs[low]["number"]
+        last = int(state.runs[high - 1]["number"] + state.runs[high - 1]["count"])
+        to_pass = state.stalls["to_pass"][: int(machine.world["stalls"])]
+        stalls = slice(int(np.searchsorted(to_pass, number)), int(np.searchsorted(to_pass, last)))
+        done = state.requests["done_ms"][first.rows : int(machine.world["rows"])]
+        left = int(((done > start) & (done <= stop)).sum())
+        ttft = state.requests["first_ms"][begin:end] - dispatched[begin:end]
+        passes = int(state.runs["count"][runs].sum())
+        info = WindowInfo("window", start, stop - start, end - begin, passes, half_width(ttft))
+        return Measured(state, info, slice(begin, end), runs, stalls, left, first.sent + begin - first.rows, startup, notes)
+
+
+Stop = LimitCycle | Window | Drained
+
+
+@dataclass(frozen=True)
+class LogStart:
+    """Where logging was taken up again."""
+
+    rows: int
+    runs: int
+    stalls: int
+    sent: int
+    number: int
+
+
+def require_endless(machine: Machine, stop: str) -> None:
+    """A steady state is asked of clients that go on for ever."""
+    if not machine.world["closed"] or machine.world["limit"] < FOREVER:
+        raise SpecError(f"stop={stop}: needs a closed loop without a number of requests; leave requests unset, or stop at Drained()")
+
+
+def log_startup(machine: Machine) -> slice:
+    """Run until the first request of every client is done, keeping the log."""
+    clients = int(machine.world["clients"])
+    machine.world["until_row"] = clients
+    while machine.advance(SLICE_PASSES) == SLICE:
+        pass
+    machine.world["until_row"] = FOREVER
+    return slice(0, clients)
+
+
+def begin_log(machine: Machine) -> LogStart:
+    """Log from here on, on fresh rows."""
+    world, rank = machine.world, machine.rank
+    world["logging"], world["watch"], world["spare"] = 1, 0, -1
+    world["first_open"] = world["rows"]
+    return LogStart(int(world["rows"]), int(world["runs"]), int(world["stalls"]), int(world["sent"]), int(rank["number"]) + 1)
+
+
+def slice_of_passes(state: State, first: int, end: int, passes: int) -> tuple[slice, int]:
+    """The rows of the log that hold this many passes from a row on."""
+    upto = np.cumsum(state.runs["count"][first:end])
+    at = int(np.searchsorted(upto, passes))
+    return slice(first, first + at + 1), int(upto[at])
+
+
+def stalls_until(state: State, first: int, end: int, number: int) -> slice:
+    """Stalls that end before the pass of this number."""
+    return slice(first, first + int(np.searchsorted(state.stalls["to_pass"][first:end], number)))
+
+
+def settled(values: Any) -> tuple[int, bool]:
+    """How many leading values to skip so that the rest shows no drift, and whether drift remains.
+
+    The rest is cut in halves; the difference of their means is held against its batch-means standard error.
+    """
+    n = len(values)
+    for skip in (0, n // 10, n // 5, n // 2):
+        rest = values[skip:]
+        half = len(rest) // 2
+        early, late = rest[:half], rest[half : 2 * half]
+        spread = math.hypot(half_width(early), half_width(late))
+        gap = abs(float(early.mean() - late.mean()))
+        if gap <= spread + 1e-9 * abs(float(rest.mean())):
+            return skip, False
+    return n // 2, True
+
+
+def half_width(values: Any) -> float:
+    """Half of the 95% confidence interval of the mean, from twenty batch means."""
+    size = len(values) // BATCHES
+    if size == 0:
+        return float("inf") if len(values) < 2 else 2.0 * float(np.std(values)) / math.sqrt(len(values))
+    means = values[: size * BATCHES].reshape(BATCHES, size).mean(axis=1)
+    return T_95 * float(means.std(ddof=1)) / math.sqrt(BATCHES)
+
+
+def drift_note(drift: bool) -> tuple[str, ...]:
+    """What a reader must know of a window that did not settle."""
+    return ("the window still drifts: its figures depend on where it lies; raise Window(max_requests=)",) if drift else ()

@@ -1,0 +1,46 @@
+"""The shared scenarios: each is answered, and the answer keeps the laws that no schedule can break."""
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from tools.oracle import simulate
+
+from .conftest import ROOT
+
+FILES = sorted((ROOT / "tests" / "agreement" / "scenarios").glob("*.json"))
+LONG_RUN = {"vllm_512_512_c128_b4096_sync", "vllm_512_512_c128_b4096_async"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in LONG_RUN else []) for path in FILES],
+)
+def test_scenario(path):
+    """Every request gets its tokens, in order, and the passes carried exactly the work there was."""
+    asked = json.loads(path.read_text(encoding="utf-8"))
+    answer = simulate(asked)
+    assert asked["name"] == path.stem == answer["name"]
+    for request in answer["requests"]:
+        times = request["token_ms"]
+        assert len(times) == request["osl"]
+        assert all(a < b for a, b in pairwise([request["admitted_ms"], *times]))
+        assert request["dispatch_ms"] <= request["visible_ms"] <= request["admitted_ms"]
+        assert 0 <= request["cached"] < request["isl"]
+    assert_passes(asked, answer)
+
+
+def assert_passes(asked: dict, answer: dict) -> None:
+    """Passes do not overlap, keep the budget and, where nothing is computed twice, add up."""
+    budget, seats = asked["engine"].get("max_num_batched_tokens", 8192), asked["engine"].get("max_num_seqs", 256)
+    for before, after in pairwise(answer["passes"]):
+        assert before["end_ms"] <= after["start_ms"]
+    for each in answer["passes"]:
+        assert 0 < each["prefill_tokens"] + each["decode_requests"] <= budget
+        assert each["prefill_requests"] + each["decode_requests"] <= seats
+    if not any(request["preemptions"] for request in answer["requests"]):
+        prompts = sum(request["isl"] - request["cached"] for request in answer["requests"])
+        assert sum(each["prefill_tokens"] for each in answer["passes"]) == prompts
+        decodes = sum(request["osl"] - 1 for request in answer["requests"])
+        assert sum(each["decode_requests"] for each in answer["passes"]) == decodes

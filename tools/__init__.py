@@ -1,0 +1,1 @@
+"""Programs around the package that the package itself never imports."""

@@ -1,0 +1,78 @@
+"""Who sends, and when: the closed loop and the replay, numbering requests as they are dispatched."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tools.oracle import scenario
+from tools.oracle.events import Clock, Kind
+from tools.oracle.requests import Lengths, Request
+
+
+class Clients(Protocol):
+    """A source of requests."""
+
+    def start(self) -> None:
+        """Schedule the dispatches that depend on nothing."""
+
+    def done(self, request: Request) -> None:
+        """Hear that a request has its last token, now."""
+
+
+class Dispatcher:
+    """Numbers requests in the order of their dispatch and delivers each when it becomes visible."""
+
+    def __init__(self, plane: scenario.Plane, clock: Clock, deliver: Callable[[Request], None]) -> None:
+        self.sent: list[Request] = []
+        self._plane, self._clock, self._deliver = plane, clock, deliver
+
+    def send(self, lengths: Lengths) -> None:
+        """Dispatch a request now."""
+        now = self._clock.now_ms
+        request = Request(len(self.sent), lengths, now, self._plane.visible_ms(now, lengths.isl))
+        self.sent.append(request)
+        self._clock.at(request.visible_ms, Kind.VISIBLE, self._deliver, request)
+
+
+class ClosedLoop:
+    """Each client has one request out. Every client gets its first turn, so successors share what is left of n."""
+
+    def __init__(self, workload: scenario.ClosedLoop, clock: Clock, dispatcher: Dispatcher) -> None:
+        self._workload, self._clock, self._dispatcher = workload, clock, dispatcher
+        self._first_turns = min(workload.concurrency, workload.requests)
+        self._successors = workload.requests - self._first_turns
+
+    def start(self) -> None:
+        """Client k's first turn comes k staggers after the start."""
+        for k in range(self._first_turns):
+            self._clock.at(k * self._workload.stagger_ms, Kind.TURN, self._send)
+
+    def done(self, request: Request) -> None:
+        """The client of a finished request sends its next one at once, while any are left."""
+        if self._successors:
+            self._successors -= 1
+            self._send()
+
+    def _send(self) -> None:
+        shapes = self._workload.shapes
+        self._dispatcher.send(shapes[len(self._dispatcher.sent) % len(shapes)])
+
+
+class Replay:
+    """Requests at their recorded times."""
+
+    def __init__(self, workload: scenario.Replay, clock: Clock, dispatcher: Dispatcher) -> None:
+        self._workload, self._clock, self._dispatcher = workload, clock, dispatcher
+
+    def start(self) -> None:
+        """All dispatches are known beforehand."""
+        for dispatch_ms, lengths in self._workload.requests:
+            self._clock.at(dispatch_ms, Kind.TURN, self._dispatcher.send, lengths)
+
+    def done(self, request: Request) -> None:
+        """Nobody reacts to a completion."""
+
+
+def make_clients(workload: scenario.ClosedLoop | scenario.Replay, clock: Clock, dispatcher: Dispatcher) -> Clients:
+    """The source that a workload describes."""
+    source = ClosedLoop if isinstance(workload, scenario.ClosedLoop) else Replay
+    return source(workload, clock, dispatcher)

@@ -1,0 +1,76 @@
+"""What moves: a request with its life at an engine, and the row that carries it through one pass."""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from tools.oracle.kv import Block
+
+
+class State(Enum):
+    """Where a request stands."""
+
+    DISPATCHED = auto()  # sent, the scheduler cannot see it yet
+    WAITING = auto()  # visible, never admitted
+    RUNNING = auto()  # holds a seat
+    PREEMPTED = auto()  # waits again, after losing seat and blocks
+    DONE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """What a client asks for, in tokens."""
+
+    isl: int
+    prefix: int
+    osl: int
+    prefix_group: int | None = None
+    prefix_len: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A request; its `computed` tokens count from planning, its outputs from the end of the pass that made them."""
+
+    number: int
+    lengths: Lengths
+    dispatch_ms: float
+    visible_ms: float
+    state: State = State.DISPATCHED
+    computed: int = 0
+    in_flight: int = 0  # outputs of passes that are planned and not over
+    token_ms: list[float] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    registered: int = 0  # leading blocks that the prefix cache knows
+    admitted_ms: float | None = None
+    cached: int | None = None
+    preemptions: int = 0
+
+    @property
+    def known(self) -> int:
+        """Tokens whose values the scheduler has seen: prompt and finished outputs."""
+        return self.lengths.isl + len(self.token_ms)
+
+    @property
+    def todo(self) -> int:
+        """Tokens to compute before the next output, counting outputs in flight as tokens."""
+        return self.known + self.in_flight - self.computed
+
+    @property
+    def promised(self) -> int:
+        """Outputs made or under way."""
+        return len(self.token_ms) + self.in_flight
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One request's share of a pass: `new` tokens after `past` computed ones; `emits` if an output comes of it."""
+
+    request: Request
+    new: int
+    past: int
+    emits: bool
+
+    @property
+    def is_decode(self) -> bool:
+        """One token behind a whole prompt; everything else is a prompt chunk."""
+        return self.new == 1 and self.past >= self.request.lengths.isl

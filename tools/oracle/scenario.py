@@ -1,0 +1,115 @@
+"""The scenario language, parsed. What it means is written beside the scenarios; what is unknown is refused by name."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tools.oracle.errors import ScenarioError
+from tools.oracle.fields import Fields
+from tools.oracle.requests import Lengths
+from tools.oracle.timing import Timing, read_timing
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """The way from client to scheduler: what delays the sight of a request."""
+
+    turnaround_ms: float
+    ingest_us_per_token: float
+
+    def visible_ms(self, dispatch_ms: float, isl: int) -> float:
+        """When the scheduler sees a prompt of `isl` tokens sent at `dispatch_ms`."""
+        return dispatch_ms + self.turnaround_ms + isl * self.ingest_us_per_token / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedLoop:
+    """Clients that send their next request when the last one is done."""
+
+    plane: Plane
+    concurrency: int
+    requests: int
+    shapes: tuple[Lengths, ...]
+    stagger_ms: float
+
+    def lengths(self) -> Iterable[Lengths]:
+        """Every shape that some request will have."""
+        return self.shapes[: self.requests]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Requests sent at given times, whatever became of the others."""
+
+    plane: Plane
+    requests: tuple[tuple[float, Lengths], ...]
+
+    def lengths(self) -> Iterable[Lengths]:
+        """Every shape that some request will have."""
+        return (lengths for _, lengths in self.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One question; `engine` stays raw, since only the backend's scheduler knows its options."""
+
+    name: str
+    backend: str
+    engine: dict
+    workload: ClosedLoop | Replay
+    timing: Timing
+
+
+def read_scenario(value: object) -> Scenario:
+    """Parse a decoded JSON scenario, or refuse it in one line."""
+    fields = Fields(value, "scenario")
+    name, backend, engine = fields.take("name"), fields.take("backend"), fields.take("engine")
+    if not isinstance(name, str) or not name:
+        raise ScenarioError(f"scenario: name must be a text, not {name!r}")
+    workload, timing = read_workload(fields.take("workload")), read_timing(fields.take("timing"))
+    fields.close()
+    return Scenario(name, backend, engine, workload, timing)
+
+
+def read_workload(value: object) -> ClosedLoop | Replay:
+    """Parse the traffic."""
+    fields = Fields(value, "workload")
+    mode = fields.choice("mode", ("closed", "replay"))
+    plane = Plane(fields.number("turnaround_ms", 0.0), fields.number("ingest_us_per_token", 0.0))
+    if mode == "closed":
+        workload = read_closed(fields, plane)
+    else:
+        sent = [read_sent(row, f"request {i}") for i, row in enumerate(fields.rows("requests"))]
+        workload = Replay(plane, tuple(sorted(sent, key=lambda pair: pair[0])))
+    fields.close()
+    return workload
+
+
+def read_closed(fields: Fields, plane: Plane) -> ClosedLoop:
+    """Parse what only a closed loop has."""
+    shapes = tuple(read_shape(row, f"shape {i}") for i, row in enumerate(fields.rows("shapes")))
+    concurrency, requests = fields.whole("concurrency", low=1), fields.whole("requests", low=1)
+    return ClosedLoop(plane, concurrency, requests, shapes, fields.number("stagger_ms", 0.0))
+
+
+def read_sent(value: object, where: str) -> tuple[float, Lengths]:
+    """Parse one replayed request: its dispatch time and lengths."""
+    fields = Fields(value, where)
+    return fields.number("dispatch_ms"), read_lengths(fields)
+
+
+def read_shape(value: object, where: str) -> Lengths:
+    """Parse a shape of a closed loop: a triple, or an object where prefixes are shared."""
+    if isinstance(value, list):
+        if len(value) != 3:
+            raise ScenarioError(f"{where} must be [isl, prefix, osl] or an object, not {value!r:.60}")
+        value = dict(zip(("isl", "prefix", "osl"), value, strict=True))
+    return read_lengths(Fields(value, where))
+
+
+def read_lengths(fields: Fields) -> Lengths:
+    """Parse the lengths of a request and close the object that holds them."""
+    isl, osl, prefix = fields.whole("isl", low=1), fields.whole("osl", low=1), fields.whole("prefix", 0)
+    group = fields.whole("prefix_group", None, null=None)
+    lengths = Lengths(isl, prefix, osl, group, fields.whole("prefix_len", 0))
+    fields.close()
+    return lengths
