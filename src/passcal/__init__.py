@@ -5,6 +5,7 @@ The house, from the ground up: `spec` says what is asked, `core` how an engine a
 a run has said enough, `evaluate` puts these together, `report` reads the log.
 """
 
+from passcal.core.plan import PassShape
 from passcal.distribution import Distribution
 from passcal.errors import Diverged, NotConverged, SpecError, Stalled, TimingError, TraceError, Unsupported
 from passcal.evaluate import evaluate, evaluate_closed_loop, evaluate_replay
@@ -15,7 +16,6 @@ from passcal.spec.workload import Workload
 from passcal.stopping import Drained, LimitCycle, Window
 from passcal.timing.linear import LinearTiming
 from passcal.timing.phase import PhaseTiming
-from passcal.core.plan import PassShape
 
 __version__ = "0.1.0"
 

@@ -26,7 +26,9 @@ NEUTRAL = {  # options of Vllm that are not modelled yet: their value that chang
 }
 
 
-def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *, requests: int | None = None) -> Machine:
+def assemble(
+    workload: Workload, deployment: Aggregated, timing: TimingModel, *, requests: int | None = None
+) -> Machine:
     """The tables of a run at time zero.
 
     Args:
@@ -48,7 +50,9 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
         rows, limit = workload.rows, len(workload.rows)
         shapes, most = rows, limit
     else:
-        raise Unsupported(f"workload={type(workload).__name__}: must be a closed loop or a replay; make it with pc.Workload.closed_loop")
+        raise Unsupported(
+            f"workload={type(workload).__name__}: must be a closed loop or a replay; make it with pc.Workload.closed_loop"
+        )
     isl, osl = shapes["isl"].astype(np.int64), clipped(shapes["isl"], shapes["osl"], engine)
     check_fit(isl, osl, engine)
     seats = min(engine.max_num_seqs, most)
@@ -57,7 +61,7 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
     dealt = np.zeros(len(isl) if rows is None else 1, SHAPES)
     capacity = limit if rows is not None else min(limit, max(1024, 4 * most + seats))
     requests_table, sequences = np.zeros(capacity, REQUEST), np.zeros(capacity, SEQUENCE)
-    if rows is None:
+    if not isinstance(workload, Replay):
         dealt["isl"], dealt["prefix"], dealt["osl"] = isl, shapes["prefix"], osl
     else:
         fill_replay(workload, requests_table, sequences, osl, world)
@@ -98,9 +102,13 @@ def refuse_unmodelled(deployment: Aggregated, timing: TimingModel) -> None:
         if value != neutral:
             raise Unsupported(f"{engine.backend}: {name}={value!r} is not modelled; {remedy}")
     if deployment.replicas != 1:
-        raise Unsupported(f"replicas={deployment.replicas} is not modelled; evaluate one worker with its share of the clients")
+        raise Unsupported(
+            f"replicas={deployment.replicas} is not modelled; evaluate one worker with its share of the clients"
+        )
     if not callable(getattr(timing, "pass_ms", None)):
-        raise SpecError(f"timing={type(timing).__name__}: must have pass_ms(shape) -> ms; use pc.LinearTiming or pc.PhaseTiming")
+        raise SpecError(
+            f"timing={type(timing).__name__}: must have pass_ms(shape) -> ms; use pc.LinearTiming or pc.PhaseTiming"
+        )
 
 
 def closed_shapes(workload: ClosedLoop) -> Any:
@@ -114,7 +122,9 @@ def clipped(isl: Any, osl: Any, engine: Vllm) -> Any:
         return osl.astype(np.int64)
     if (isl >= engine.max_model_len).any():
         worst = int(isl.max())
-        raise SpecError(f"isl={worst}: must be below max_model_len={engine.max_model_len}, or vLLM refuses the request; raise the limit")
+        raise SpecError(
+            f"isl={worst}: must be below max_model_len={engine.max_model_len}, or vLLM refuses the request; raise the limit"
+        )
     return np.minimum(osl, engine.max_model_len - isl).astype(np.int64)
 
 
@@ -123,13 +133,17 @@ def check_fit(isl: Any, osl: Any, engine: Vllm) -> None:
     budget = engine.max_num_batched_tokens
     longest = int(isl.max())
     if not engine.enable_chunked_prefill and longest > budget:
-        raise SpecError(f"isl={longest}: exceeds max_num_batched_tokens={budget} with chunked prefill off and can never run; raise the budget")
+        raise SpecError(
+            f"isl={longest}: exceeds max_num_batched_tokens={budget} with chunked prefill off and can never run; raise the budget"
+        )
     if engine.num_gpu_blocks is None:
         return
     usable, size = engine.num_gpu_blocks - 1, engine.block_size
     need = -(-int((isl + osl - 1).max()) // size)
     if need > usable:
-        raise SpecError(f"num_gpu_blocks={engine.num_gpu_blocks}: the longest request needs {need} of {usable} usable blocks; give more blocks")
+        raise SpecError(
+            f"num_gpu_blocks={engine.num_gpu_blocks}: the longest request needs {need} of {usable} usable blocks; give more blocks"
+        )
 
 
 def world_row(workload: Workload, limit: int) -> Any:
@@ -148,7 +162,11 @@ def world_row(workload: Workload, limit: int) -> Any:
 def rank_row(engine: Vllm) -> Any:
     ranks = np.zeros(1, RANK)
     r = ranks[0]
-    r["budget"], r["max_seats"], r["chunked"] = engine.max_num_batched_tokens, engine.max_num_seqs, engine.enable_chunked_prefill
+    r["budget"], r["max_seats"], r["chunked"] = (
+        engine.max_num_batched_tokens,
+        engine.max_num_seqs,
+        engine.enable_chunked_prefill,
+    )
     r["long_prefill"] = engine.long_prefill_token_threshold
     r["lookahead"] = engine.async_scheduling is not False
     r["block_size"], r["reserve_full"] = engine.block_size, engine.scheduler_reserve_full_isl

@@ -14,8 +14,27 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "PASS_COLUMNS", "QUANTILES", "REQUEST_COLUMNS", "pass_frame", "request_frame", "to_columns"]
 
 QUANTILES = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-REQUEST_COLUMNS = ("request", "dispatch_ms", "visible_ms", "admitted_ms", "first_ms", "done_ms", "isl", "prefix", "osl", "preemptions")
-PASS_COLUMNS = ("engine", "start_ms", "end_ms", "prefill_tokens", "prefill_requests", "decode_requests", "decode_kv_tokens")
+REQUEST_COLUMNS = (
+    "request",
+    "dispatch_ms",
+    "visible_ms",
+    "admitted_ms",
+    "first_ms",
+    "done_ms",
+    "isl",
+    "prefix",
+    "osl",
+    "preemptions",
+)
+PASS_COLUMNS = (
+    "engine",
+    "start_ms",
+    "end_ms",
+    "prefill_tokens",
+    "prefill_requests",
+    "decode_requests",
+    "decode_kv_tokens",
+)
 COLUMNS = (
     *(f"ttft_steady_{name}" for name in ("mean", *QUANTILES)),
     "ttft_steady_p99_lo",
@@ -46,7 +65,13 @@ def to_columns(report: "Report") -> dict[str, Any]:
     values += [report.itl_ms.mean, itl50, itl99, "quantitative"]
     for metric in (report.tpot_ms, report.e2e_ms, report.queue_ms):
         values += [metric.mean, *metric.quantiles(levels)]
-    values += [report.throughput_per_s, report.output_tokens_per_s, report.window.kind, report.fidelity, str(report.binding)]
+    values += [
+        report.throughput_per_s,
+        report.output_tokens_per_s,
+        report.window.kind,
+        report.fidelity,
+        str(report.binding),
+    ]
     return dict(zip(COLUMNS, values, strict=True))
 
 

@@ -35,7 +35,9 @@ class Distribution:
         if len(parts) == 1:
             return parts[0]
         shares = [part.weights / part.count for part in parts if part.count]
-        return cls(np.concatenate([p.values for p in parts if p.count] or [[]]), np.concatenate(shares or [[]]))
+        if not shares:
+            return cls([])
+        return cls(np.concatenate([part.values for part in parts if part.count]), np.concatenate(shares))
 
     @property
     def values(self) -> Array:

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from passcal.assemble import assemble
-from passcal.errors import SpecError, Unsupported
+from passcal.errors import SpecError
 from passcal.report import Report
 from passcal.spec.deployment import Aggregated
 from passcal.spec.engine import EngineSpec, Vllm
@@ -46,7 +46,9 @@ def evaluate(
     if not isinstance(deployment, Aggregated):
         raise SpecError(f"deployment={type(deployment).__name__}: must be an engine or pc.Aggregated(engine)")
     if not isinstance(workload, Workload):
-        raise SpecError(f"workload={type(workload).__name__}: must be a workload; make it with pc.Workload.closed_loop or .replay")
+        raise SpecError(
+            f"workload={type(workload).__name__}: must be a workload; make it with pc.Workload.closed_loop or .replay"
+        )
     endless = isinstance(workload, ClosedLoop) and workload.requests is None
     stop = stop or (LimitCycle() if endless else Drained())
     if not isinstance(stop, LimitCycle | Window | Drained):
@@ -62,7 +64,9 @@ def evaluate(
         return evaluate(workload, deployment, timing, stop=stop, start="spread" if other == "spread" else "burst")
 
     notes = workload.notes if isinstance(workload, Replay) else ()
-    return Report(parts, timing, closed=isinstance(workload, ClosedLoop), fidelity=fidelity(workload), again=again, notes=notes)
+    return Report(
+        parts, timing, closed=isinstance(workload, ClosedLoop), fidelity=fidelity(workload), again=again, notes=notes
+    )
 
 
 def evaluate_closed_loop(
@@ -76,7 +80,9 @@ def evaluate_closed_loop(
 ) -> Report:
     """A closed loop of clients on one worker; see `evaluate`."""
     if not isinstance(workload, ClosedLoop):
-        raise SpecError(f"workload={type(workload).__name__}: must be a closed loop; make it with pc.Workload.closed_loop")
+        raise SpecError(
+            f"workload={type(workload).__name__}: must be a closed loop; make it with pc.Workload.closed_loop"
+        )
     return evaluate(workload, engine, timing, stop=stop, start=start, phases=phases)
 
 
@@ -111,9 +117,13 @@ def choose_staggers(
     if start == "burst" and phases == 1:
         return (None,)
     if not isinstance(workload, ClosedLoop) or workload.requests is not None:
-        raise SpecError(f"start={start!r}, phases={phases}: are for a closed loop without a number of requests; leave them at 'burst' and 1")
+        raise SpecError(
+            f"start={start!r}, phases={phases}: are for a closed loop without a number of requests; leave them at 'burst' and 1"
+        )
     if workload.stagger_ms:
-        raise SpecError(f"stagger_ms={workload.stagger_ms}: start='spread' and phases choose the stagger themselves; leave it at 0")
+        raise SpecError(
+            f"stagger_ms={workload.stagger_ms}: start='spread' and phases choose the stagger themselves; leave it at 0"
+        )
     if start == "spread" and phases > 1:
         raise SpecError(f"phases={phases}: go from burst to spread already; leave start at 'burst'")
     burst = measure(workload, deployment, timing, stop)
@@ -130,6 +140,3 @@ def fidelity(workload: Workload) -> str:
     if isinstance(workload, ClosedLoop) and len(set(workload.shapes)) > 1:
         return "W2"
     return "W0"
-
-
-assert Unsupported is not SpecError

@@ -5,10 +5,10 @@ says why it stopped; everything that it knows is in the tables, so it goes on fr
 """
 
 from passcal.calendar.backends import plan
-from passcal.core import crowd, cycle
+from passcal.core import cycle
 from passcal.core.compiled import entry, jit
 from passcal.core.rank import land, route
-from passcal.core.tables import NEVER, NOBODY
+from passcal.core.tables import NEVER, NOBODY, State
 from passcal.sources.closed import born, next_birth, send
 from passcal.timing.linear import decode_price, price
 
@@ -18,7 +18,7 @@ DONE, SLICE, GROW, ASK, CYCLE, STALLED = 0, 1, 2, 3, 4, 5
 
 
 @entry
-def run(state):  # type: ignore[no-untyped-def]
+def run(state: State) -> int:
     """Advance until something stops the loop; returns why."""
     world, ranks = state.world[0], state.ranks
     while True:
@@ -56,7 +56,7 @@ def run(state):  # type: ignore[no-untyped-def]
         if world.closed:
             if world.unborn > 0:
                 born(state, now)
-            for j in range(world.gone):
+            for _ in range(world.gone):
                 send(state, now)
         route(state, now)
         if world.gone > 0:
@@ -70,9 +70,8 @@ def run(state):  # type: ignore[no-untyped-def]
 
 
 @jit
-def next_event(state):  # type: ignore[no-untyped-def]
+def next_event(state: State) -> float:
     """The next instant at which anything happens: a pass ends, a client starts, or an arrival wakes an idle engine."""
-    world = state.world[0]
     when, idle = NEVER, False
     for k in range(len(state.ranks)):
         rank = state.ranks[k]
@@ -84,7 +83,7 @@ def next_event(state):  # type: ignore[no-untyped-def]
 
 
 @jit
-def next_arrival(state):  # type: ignore[no-untyped-def]
+def next_arrival(state: State) -> float:
     """The next instant at which a request may become visible."""
     world = state.world[0]
     when = next_birth(world) if world.closed else NEVER
@@ -94,7 +93,7 @@ def next_arrival(state):  # type: ignore[no-untyped-def]
 
 
 @jit
-def full(state):  # type: ignore[no-untyped-def]
+def full(state: State) -> bool:
     """Whether a table could overflow before the loop looks again."""
     world = state.world[0]
     seats = state.running.size
@@ -106,7 +105,7 @@ def full(state):  # type: ignore[no-untyped-def]
 
 
 @jit
-def shape(state, k):  # type: ignore[no-untyped-def]
+def shape(state: State, k: int) -> None:
     """Sum up the plan of rank k for its price; a row with one token and its whole prompt computed is a decode row."""
     rank, sums = state.ranks[k], state.shape[0]
     sums.decode_requests, sums.decode_kv_tokens = rank.crowd, rank.crowd_kv
@@ -133,7 +132,7 @@ def shape(state, k):  # type: ignore[no-untyped-def]
 
 
 @jit
-def launch(state, k, duration):  # type: ignore[no-untyped-def]
+def launch(state: State, k: int, duration: float) -> None:
     """Commit the plan of rank k to the clock and to the log."""
     world, rank, sums = state.world[0], state.ranks[k], state.shape[0]
     rank.number += 1
@@ -155,7 +154,7 @@ def launch(state, k, duration):  # type: ignore[no-untyped-def]
 
 
 @jit
-def repeat(state, k):  # type: ignore[no-untyped-def]
+def repeat(state: State, k: int) -> None:
     """While the plan of rank k stands, run it again: only the crowd decodes, nobody finishes, nothing can be admitted."""
     rank = state.ranks[k]
     if rank.running > 0 or rank.lates > 0 or rank.crowd == 0 or len(state.ranks) > 1:

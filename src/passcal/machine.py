@@ -6,7 +6,7 @@ from typing import Any
 from passcal.core.plan import PassShape
 from passcal.core.tables import State, grown
 from passcal.errors import Stalled, TimingError
-from passcal.kernel import ASK, CYCLE, GROW, SLICE, STALLED, run
+from passcal.kernel import ASK, GROW, STALLED, run
 from passcal.timing.base import TimingModel
 
 __all__ = ["Machine"]
@@ -97,15 +97,16 @@ def priced(timing: TimingModel, shape: PassShape) -> float:
     try:
         answer: Any = timing.pass_ms(shape)
     except Exception as error:
-        raise TimingError(f"pass_ms raised {type(error).__name__}: {str(error)[:60]} for a pass of {brief}; mend the model"[:199]) from error
+        raise TimingError(
+            f"pass_ms raised {type(error).__name__}: {str(error)[:60]} for a pass of {brief}; mend the model"[:199]
+        ) from error
     try:
         number = float(answer) if not isinstance(answer, str | bytes | bool) else math.nan
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number) or number < 0:
         value = repr(answer)[:30]
-        raise TimingError(f"pass_ms={value} for a pass of {brief}: must be a finite number of ms, not negative; mend the model"[:199])
+        raise TimingError(
+            f"pass_ms={value} for a pass of {brief}: must be a finite number of ms, not negative; mend the model"[:199]
+        )
     return number
-
-
-assert CYCLE != SLICE

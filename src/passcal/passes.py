@@ -12,7 +12,7 @@ __all__ = ["durations", "expand"]
 
 
 @entry
-def expand_into(runs, forms, captured, first, stop, row, ends):  # type: ignore[no-untyped-def]
+def expand_into(runs: Any, forms: Any, captured: Any, first: int, stop: int, row: Any, ends: Any) -> int:
     """Fill, for every pass of rows first to stop, its row and when it ends; returns how many passes there are."""
     n = 0
     for r in range(first, stop):

@@ -81,7 +81,10 @@ class Report:
         """One report for each phase of a mixture."""
         if len(self._parts) == 1:
             return (self,)
-        return tuple(Report((p,), self._timing, closed=self._closed, fidelity=self.fidelity, again=self._again) for p in self._parts)
+        return tuple(
+            Report((p,), self._timing, closed=self._closed, fidelity=self.fidelity, again=self._again)
+            for p in self._parts
+        )
 
     # ---- latencies
 
@@ -263,7 +266,9 @@ def itl(part: Measured) -> Distribution:
     counts = weights > 0
     listed = part.state.stalls["gap_ms"][part.stalls]
     if len(listed):
-        return Distribution(np.concatenate([took[counts], listed]), np.concatenate([weights[counts], np.ones(len(listed), np.int64)]))
+        return Distribution(
+            np.concatenate([took[counts], listed]), np.concatenate([weights[counts], np.ones(len(listed), np.int64)])
+        )
     return Distribution(took[counts], weights[counts])
 
 

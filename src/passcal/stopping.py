@@ -64,7 +64,9 @@ class Drained:
     def measure(self, machine: Machine) -> Measured:
         """Drive the machine to its end."""
         if machine.world["limit"] >= FOREVER:
-            raise SpecError("stop=Drained(): a closed loop without requests never drains; give requests, or stop at LimitCycle()")
+            raise SpecError(
+                "stop=Drained(): a closed loop without requests never drains; give requests, or stop at LimitCycle()"
+            )
         while machine.advance(SLICE_PASSES) == SLICE:
             pass
         state, n = machine.state, int(machine.world["rows"])
@@ -75,7 +77,14 @@ class Drained:
         first = min(n, int(machine.world["clients"])) if machine.world["closed"] else 0
         everything = slice(0, n)
         return Measured(
-            state, info, everything, slice(0, int(machine.world["runs"])), slice(0, int(machine.world["stalls"])), n, 0, slice(0, first)
+            state,
+            info,
+            everything,
+            slice(0, int(machine.world["runs"])),
+            slice(0, int(machine.world["stalls"])),
+            n,
+            0,
+            slice(0, first),
         )
 
 
@@ -102,7 +111,9 @@ class LimitCycle:
         world["logging"], world["watch"] = 0, 1
         if machine.advance(self.max_passes) != CYCLE:
             if self.strict:
-                raise NotConverged(f"max_passes={self.max_passes}: no limit cycle within them; raise it, or allow a window with strict=False")
+                raise NotConverged(
+                    f"max_passes={self.max_passes}: no limit cycle within them; raise it, or allow a window with strict=False"
+                )
             note = f"no limit cycle within {self.max_passes} passes: a window is used instead"
             return Window().measure_from(machine, startup, (note,))
         kept, repeated = machine.state.marks
@@ -113,10 +124,9 @@ class LimitCycle:
         while machine.advance(SLICE_PASSES) == SLICE:
             pass
         state, world = machine.state, machine.world
-        runs, done = slice_of_passes(state, first.runs, int(world["runs"]), passes)
-        upto = float(state.runs[runs.stop - 1]["end_ms"])
+        runs = slice_of_passes(state, first.runs, int(world["runs"]), passes)
         stalls = stalls_until(state, first.stalls, int(world["stalls"]), int(first.number + passes))
-        info = WindowInfo("cycle", start, upto - start if length == 0 else length, sent, passes)
+        info = WindowInfo("cycle", start, length, sent, passes)
         rows = slice(first.rows, first.rows + sent)
         return Measured(state, info, rows, runs, stalls, sent, first.sent, startup)
 
@@ -168,7 +178,9 @@ class Window:
             skip = 0
         return self._cut(machine, first, first.rows + skip, first.rows + wanted, startup, (*notes, *drift_note(drift)))
 
-    def _cut(self, machine: Machine, first: "LogStart", begin: int, end: int, startup: slice, notes: tuple[str, ...]) -> Measured:
+    def _cut(
+        self, machine: Machine, first: "LogStart", begin: int, end: int, startup: slice, notes: tuple[str, ...]
+    ) -> Measured:
         state = machine.state
         dispatched = state.requests["dispatch_ms"]
         start, stop = float(dispatched[begin]), float(dispatched[min(end, int(machine.world["rows"]) - 1)])
@@ -185,7 +197,9 @@ class Window:
         ttft = state.requests["first_ms"][begin:end] - dispatched[begin:end]
         passes = int(state.runs["count"][runs].sum())
         info = WindowInfo("window", start, stop - start, end - begin, passes, half_width(ttft))
-        return Measured(state, info, slice(begin, end), runs, stalls, left, first.sent + begin - first.rows, startup, notes)
+        return Measured(
+            state, info, slice(begin, end), runs, stalls, left, first.sent + begin - first.rows, startup, notes
+        )
 
 
 Stop = LimitCycle | Window | Drained
@@ -205,7 +219,9 @@ class LogStart:
 def require_endless(machine: Machine, stop: str) -> None:
     """A steady state is asked of clients that go on for ever."""
     if not machine.world["closed"] or machine.world["limit"] < FOREVER:
-        raise SpecError(f"stop={stop}: needs a closed loop without a number of requests; leave requests unset, or stop at Drained()")
+        raise SpecError(
+            f"stop={stop}: needs a closed loop without a number of requests; leave requests unset, or stop at Drained()"
+        )
 
 
 def log_startup(machine: Machine) -> slice:
@@ -223,14 +239,16 @@ def begin_log(machine: Machine) -> LogStart:
     world, rank = machine.world, machine.rank
     world["logging"], world["watch"], world["spare"] = 1, 0, -1
     world["first_open"] = world["rows"]
-    return LogStart(int(world["rows"]), int(world["runs"]), int(world["stalls"]), int(world["sent"]), int(rank["number"]) + 1)
+    return LogStart(
+        int(world["rows"]), int(world["runs"]), int(world["stalls"]), int(world["sent"]), int(rank["number"]) + 1
+    )
 
 
-def slice_of_passes(state: State, first: int, end: int, passes: int) -> tuple[slice, int]:
+def slice_of_passes(state: State, first: int, end: int, passes: int) -> slice:
     """The rows of the log that hold this many passes from a row on."""
     upto = np.cumsum(state.runs["count"][first:end])
     at = int(np.searchsorted(upto, passes))
-    return slice(first, first + at + 1), int(upto[at])
+    return slice(first, first + at + 1)
 
 
 def stalls_until(state: State, first: int, end: int, number: int) -> slice:
@@ -266,4 +284,6 @@ def half_width(values: Any) -> float:
 
 def drift_note(drift: bool) -> tuple[str, ...]:
     """What a reader must know of a window that did not settle."""
-    return ("the window still drifts: its figures depend on where it lies; raise Window(max_requests=)",) if drift else ()
+    return (
+        ("the window still drifts: its figures depend on where it lies; raise Window(max_requests=)",) if drift else ()
+    )

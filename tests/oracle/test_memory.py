@@ -63,9 +63,10 @@ def test_a_victim_is_the_head_of_the_waiting():
 
 def test_a_victims_token_in_flight_still_comes():
     """V8, V12: the pass that carries its last output ends while it waits; it is done, and never resumes."""
-    asked = replay(sent(31, 20), sent(16, 3), num_gpu_blocks=5, enable_prefix_caching=False, async_scheduling=True)
+    asked = replay(sent(31, 20), sent(16, 2), num_gpu_blocks=5, enable_prefix_caching=False, async_scheduling=True)
     answer = simulate(asked)["requests"][1]
-    assert answer["token_ms"] == [10, 20, 30]
+    assert (answer["token_ms"], answer["preemptions"]) == ([10, 20], 1)
+    assert sum(1 in rows for rows in plans(asked)) == 2
 
 
 def test_tokens_of_a_victim_return_to_the_budget():

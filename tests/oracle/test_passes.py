@@ -70,11 +70,10 @@ def test_the_threshold_caps_running_prompts_too():
 
 
 def test_an_async_plan_counts_a_finisher_in_flight_for_the_threshold():
-    """V10: the last row of request 0 is in flight, so request 1 is not alone when it is admitted."""
-    asked = replay(sent(10, 2), sent(100, 2, 5), long_prefill_token_threshold=64, max_num_seqs=2, async_scheduling=True)
-    assert plans(asked)[2:4] == [{1: 100}, {1: 1}]
-    asked["workload"]["requests"][0]["osl"] = 3
-    assert plans(asked)[3:5] == [{1: 64}, {1: 36}] or plans(asked)[2:5] == [{0: 1, 1: 64}, {1: 36}, {1: 1}]
+    """V10: the last row of request 0 is in flight when request 1 is admitted; only its second chunk finds it alone."""
+    engine = {"long_prefill_token_threshold": 30, "async_scheduling": True}
+    assert plans(replay(sent(10, 2), sent(100, 1, 5), **engine)) == [{0: 10}, {0: 1}, {1: 30}, {1: 70}]
+    assert plans(replay(sent(10, 2), sent(100, 1, 30), **engine)) == [{0: 10}, {0: 1}, {1: 100}]
 
 
 def test_without_chunking_a_large_prompt_blocks_the_queue():

@@ -18,10 +18,9 @@ def disagreements(cases: list[dict]) -> dict[str, list[str]]:
     return {name: lines[:3] for name, lines in found.items() if lines}
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_the_first_recordings(name: str):
-    """A taste of both files at every run."""
-    assert not disagreements(recorded_cases(name, first=5))
+def test_the_first_recordings():
+    """A taste at every run."""
+    assert not disagreements(recorded_cases("vllm_random", first=4))
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ class BlockPool:
         self.limited = usable is not None
         self._made = usable or 0
         self._free: OrderedDict[Block, None] = OrderedDict((Block(i), None) for i in range(self._made))
-        self._known: dict[Hashable, dict[Block, None]] = {}
+        self.known: dict[Hashable, dict[Block, None]] = {}
 
     @property
     def free(self) -> float:
@@ -58,16 +58,16 @@ class BlockPool:
     def register(self, block: Block, content: Hashable) -> None:
         """Let a block be found by its content; several may hold the same (V9)."""
         block.content = content
-        self._known.setdefault(content, {})[block] = None
+        self.known.setdefault(content, {})[block] = None
 
     def find(self, content: Hashable) -> Block | None:
         """The oldest block with this content (V9)."""
-        return next(iter(self._known.get(content, ())), None)
+        return next(iter(self.known.get(content, ())), None)
 
     def _forget(self, block: Block) -> None:
         if block.content is not None:
-            same = self._known[block.content]
+            same = self.known[block.content]
             del same[block]
             if not same:
-                del self._known[block.content]
+                del self.known[block.content]
             block.content = None

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from passcal.calendar import vllm
 from passcal.core.compiled import jit
+from passcal.core.tables import State
 
 __all__ = ["BACKENDS", "Backend", "plan"]
 
@@ -19,6 +20,6 @@ BACKENDS = {"vllm": Backend(0, "vLLM 0.32.0, 0.33.0")}
 
 
 @jit
-def plan(state, k, now):  # type: ignore[no-untyped-def]
+def plan(state: State, k: int, now: float) -> int:
     """Form the next pass of rank k by its backend's calendar; returns how many rows it has."""
     return vllm.plan(state, k, now)

@@ -1,5 +1,7 @@
 """vLLM's calendar: fused passes. Running sequences first, then the waiting queue, one token budget; recompute the newest (V1-V13)."""
 
+from typing import Any
+
 from passcal.core import blocks, crowd
 from passcal.core.compiled import jit
 from passcal.core.rank import (
@@ -13,12 +15,13 @@ from passcal.core.rank import (
     release_late,
     seats_taken,
 )
+from passcal.core.tables import State
 
 __all__ = ["plan"]
 
 
 @jit
-def plan(state, k, now):  # type: ignore[no-untyped-def]
+def plan(state: State, k: int, now: float) -> int:
     """Form the next pass of rank k at this instant; returns how many rows it has."""
     rank = state.ranks[k]
     horizon = rank.start_ms if rank.lookahead and not rank.idle else now  # V12
@@ -30,7 +33,7 @@ def plan(state, k, now):  # type: ignore[no-untyped-def]
 
 
 @jit
-def decide(state, rank, k, horizon):  # type: ignore[no-untyped-def]
+def decide(state: State, rank: Any, k: int, horizon: float) -> int:
     """Running first, in admission order, then waiting, in order of visibility (V1)."""
     intake(state, rank, horizon)
     rank.held_by, rank.preempted = HELD_NOT, 0
@@ -47,7 +50,7 @@ def decide(state, rank, k, horizon):  # type: ignore[no-untyped-def]
 
 
 @jit
-def continue_running(state, rank, k, budget, capped):  # type: ignore[no-untyped-def]
+def continue_running(state: State, rank: Any, k: int, budget: int, capped: bool) -> tuple[int, int]:
     """Give running sequences their tokens; who lacks a block preempts the newest, possibly itself (V8)."""
     rows = 0
     while rows < rank.running and budget > 0:
@@ -71,7 +74,7 @@ def continue_running(state, rank, k, budget, capped):  # type: ignore[no-untyped
 
 
 @jit
-def admit(state, rank, k, budget, capped):  # type: ignore[no-untyped-def]
+def admit(state: State, rank: Any, k: int, budget: int, capped: bool) -> int:
     """Admit waiting sequences while seats, budget and blocks last; the head of the queue blocks it (V3, V6, V11)."""
     rows = 0
     while rank.waiting > 0:

@@ -11,9 +11,12 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable
-from functools import cache
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,10 +55,10 @@ def cache_folder() -> Path:
 if INTERPRETED:
 
     def jit(function: F) -> F:
+        """Leave the function as it is."""
         return function
 
-    def entry(function: F) -> F:
-        return function
+    entry = jit
 
 else:
     import numba
@@ -92,30 +95,31 @@ else:
                 return None
             return locator
 
-    class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
-        _locator_classes = [_Locator]
+    class _Impl(CompileResultCacheImpl):
+        _locator_classes: ClassVar[list[Any]] = [_Locator]
 
-    class _KernelCache(FunctionCache):  # type: ignore[misc]
+    class _KernelCache(FunctionCache):
         _impl_class = _Impl
 
-    # Without numba's reference counting (`_nrt`): kernel functions never allocate, their arrays are the caller's, and counting the
-    # many arrays of a state at every call costs five times what the pass itself does.
-    COMMON = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
+    # Callees are inlined, since a state of many arrays is dear to pass. Numba's reference counting is off (`_nrt`): kernel functions
+    # never allocate, their arrays are the caller's, and counting them at every call costs five times what a pass does.
+    njit: Any = partial(numba.njit, nogil=True, _nrt=False, no_cfunc_wrapper=True)
 
     def jit(function: F) -> F:
-        return numba.njit(**COMMON)(function)  # type: ignore[no-any-return]
+        """Compile a function that only kernel functions call."""
+        compiled: F = njit(forceinline=True)(function)
+        return compiled
 
     def entry(function: F) -> F:
-        compiled = numba.njit(**COMMON)(function)
-        try:
-            compiled._cache = _KernelCache(function)
-        except RuntimeError:  # no folder can be written: compile in every process
-            pass
-        return compiled  # type: ignore[no-any-return]
+        """Compile a function that Python calls, and keep its machine code on disk."""
+        compiled = njit()(function)
+        with suppress(RuntimeError):  # no folder can be written: compile in every process
+            keep: Any = _KernelCache
+            compiled._cache = keep(function)
+        kept: F = compiled
+        return kept
 
 
 def table(rows: Any) -> Any:
     """A structured array as kernel functions take it: with fields as attributes in interpreted mode too."""
-    import numpy as np
-
     return rows.view(np.recarray) if INTERPRETED else rows

@@ -5,15 +5,17 @@ a row need be touched until it finishes. Rows join in admission order, hence tho
 blocks run short the crowd is dissolved into literal rows, since then the order of single rows decides.
 """
 
+from typing import Any
+
 from passcal.core import blocks
 from passcal.core.compiled import jit
-from passcal.core.tables import NOBODY
+from passcal.core.tables import NOBODY, State
 
 __all__ = ["dissolve", "finishers", "join", "needs", "nobody_finishes"]
 
 
 @jit
-def join(state, rank, k, i):  # type: ignore[no-untyped-def]
+def join(state: State, rank: Any, k: int, i: int) -> None:
     """Sequence i, whose first token the landing pass emitted, decodes from the next pass on."""
     s, request = state.sequences[i], state.requests[i]
     bucket = (rank.number + request.osl - s.generated) % state.bucket_head.shape[1]
@@ -30,19 +32,19 @@ def join(state, rank, k, i):  # type: ignore[no-untyped-def]
 
 
 @jit
-def needs(state, rank, k):  # type: ignore[no-untyped-def]
+def needs(state: State, rank: Any, k: int) -> int:
     """Blocks that the crowd takes in the next pass."""
     return state.residues[k, (rank.number + 1) % rank.block_size] if rank.memory else 0
 
 
 @jit
-def nobody_finishes(state, rank, k):  # type: ignore[no-untyped-def]
+def nobody_finishes(state: State, rank: Any, k: int) -> bool:
     """Whether the pass in flight ends no row of the crowd."""
     return state.bucket_head[k, rank.number % state.bucket_head.shape[1]] == NOBODY
 
 
 @jit
-def finishers(state, rank, k):  # type: ignore[no-untyped-def]
+def finishers(state: State, rank: Any, k: int) -> int:
     """Advance the crowd by the pass that lands; returns the head of the list of rows that end with it."""
     bucket = rank.number % state.bucket_head.shape[1]
     head = state.bucket_head[k, bucket]
@@ -63,7 +65,7 @@ def finishers(state, rank, k):  # type: ignore[no-untyped-def]
 
 
 @jit
-def dissolve(state, rank, k):  # type: ignore[no-untyped-def]
+def dissolve(state: State, rank: Any, k: int) -> None:
     """Turn the crowd into literal rows, before the others of running; from here on decode rows stay literal."""
     ring, members, found = state.bucket_head.shape[1], state.scratch, 0
     for remaining in range(1, ring):

@@ -4,17 +4,32 @@ At each landing with completions the state is compared with one kept state, whic
 is compared first, and the state is written out only where it agrees.
 """
 
+from typing import Any
+
 from passcal.core.compiled import jit
-from passcal.core.tables import NOBODY
+from passcal.core.tables import NOBODY, State
 
 __all__ = ["MARKS", "repeats"]
 
 # Columns of `marks`: row 0 is the kept state, row 1 the state that repeated it.
-MARKS = ("now", "passes", "runs", "sent", "done", "length", "crowd", "crowd_kv", "running", "waiting", "stalls", "preemptions")
+MARKS = (
+    "now",
+    "passes",
+    "runs",
+    "sent",
+    "done",
+    "length",
+    "crowd",
+    "crowd_kv",
+    "running",
+    "waiting",
+    "stalls",
+    "preemptions",
+)
 
 
 @jit
-def repeats(state):  # type: ignore[no-untyped-def]
+def repeats(state: State) -> bool:
     """Whether the state equals the kept one; keeps it where a power of two is reached."""
     world = state.world[0]
     world.landings += 1
@@ -37,14 +52,14 @@ def repeats(state):  # type: ignore[no-untyped-def]
 
 
 @jit
-def signature(state):  # type: ignore[no-untyped-def]
+def signature(state: State) -> bool:
     rank = state.ranks[0]
     kept = state.marks[0]
     return kept[6] == rank.crowd and kept[7] == rank.crowd_kv and kept[8] == rank.running and kept[9] == rank.waiting
 
 
 @jit
-def mark(state, row, length):  # type: ignore[no-untyped-def]
+def mark(state: State, row: int, length: int) -> None:
     world, rank, marks = state.world[0], state.ranks[0], state.marks
     marks[row, 0], marks[row, 1], marks[row, 2], marks[row, 3] = world.now, world.passes, world.runs, world.sent
     marks[row, 4], marks[row, 5] = world.done, length
@@ -53,7 +68,7 @@ def mark(state, row, length):  # type: ignore[no-untyped-def]
 
 
 @jit
-def write(state, out):  # type: ignore[no-untyped-def]
+def write(state: State, out: Any) -> int:
     """Write the state out as numbers, times relative to now; returns how many."""
     world, n = state.world[0], 1
     out[0] = world.dealt
@@ -73,7 +88,7 @@ def write(state, out):  # type: ignore[no-untyped-def]
 
 
 @jit
-def write_crowd(state, rank, k, out, n):  # type: ignore[no-untyped-def]
+def write_crowd(state: State, rank: Any, k: int, out: Any, n: int) -> int:
     """Rows of the crowd, by passes that they have left."""
     ring, found, ahead = state.bucket_head.shape[1], 0, 0
     while found < rank.crowd:
@@ -89,7 +104,7 @@ def write_crowd(state, rank, k, out, n):  # type: ignore[no-untyped-def]
 
 
 @jit
-def write_list(state, i, timed, out, n):  # type: ignore[no-untyped-def]
+def write_list(state: State, i: int, timed: bool, out: Any, n: int) -> int:
     while i != NOBODY:
         n = write_sequence(state, i, out, n)
         if timed:
@@ -100,7 +115,7 @@ def write_list(state, i, timed, out, n):  # type: ignore[no-untyped-def]
 
 
 @jit
-def write_sequence(state, i, out, n):  # type: ignore[no-untyped-def]
+def write_sequence(state: State, i: int, out: Any, n: int) -> int:
     request, s = state.requests[i], state.sequences[i]
     out[n], out[n + 1], out[n + 2] = request.isl, request.prefix, request.osl
     out[n + 3], out[n + 4], out[n + 5] = s.computed, s.generated, min(request.preemptions, 1)

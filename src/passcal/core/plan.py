@@ -42,7 +42,9 @@ class PassShape(NamedTuple):
     whole_prompts: bool = True
 
     @classmethod
-    def of(cls, chunks: tuple[tuple[int, int], ...] = (), decode_requests: int = 0, decode_kv_tokens: int = 0) -> "PassShape":
+    def of(
+        cls, chunks: tuple[tuple[int, int], ...] = (), decode_requests: int = 0, decode_kv_tokens: int = 0
+    ) -> "PassShape":
         """The shape of these chunks and decode rows."""
         new, past = sum(c[0] for c in chunks), sum(c[1] for c in chunks)
         return cls(len(chunks), new, past, decode_requests, decode_kv_tokens, tuple(chunks))

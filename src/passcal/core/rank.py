@@ -1,21 +1,36 @@
 """One scheduler: its queues, its seats, and what landing a pass does to its sequences.
 
-    inbox --visible--> arrived --horizon--> waiting --plan--> running or crowd --land--> gone
-                                              ^                  |
-                                              +--- preempted ----+
+inbox --visible--> arrived --horizon--> waiting --plan--> running or crowd --land--> gone
+                                          ^                  |
+                                          +--- preempted ----+
 """
+
+from typing import Any
 
 from passcal.core import blocks, crowd
 from passcal.core.compiled import jit
-from passcal.core.tables import NOBODY
+from passcal.core.tables import NOBODY, State
 
-__all__ = ["HELD_BLOCKS", "HELD_BUDGET", "HELD_NOT", "HELD_SEATS", "append", "intake", "land", "post", "preempt", "push_front", "route", "seats_taken"]
+__all__ = [
+    "HELD_BLOCKS",
+    "HELD_BUDGET",
+    "HELD_NOT",
+    "HELD_SEATS",
+    "append",
+    "intake",
+    "land",
+    "post",
+    "preempt",
+    "push_front",
+    "route",
+    "seats_taken",
+]
 
 HELD_NOT, HELD_SEATS, HELD_BUDGET, HELD_BLOCKS = 0, 1, 2, 3
 
 
 @jit
-def post(state, i):  # type: ignore[no-untyped-def]
+def post(state: State, i: int) -> None:
     """Put request i in the inbox: by visibility, ties in dispatch order."""
     world, sequences, visible = state.world[0], state.sequences, state.requests[i].visible_ms
     at = world.inbox_tail
@@ -34,7 +49,7 @@ def post(state, i):  # type: ignore[no-untyped-def]
 
 
 @jit
-def route(state, now):  # type: ignore[no-untyped-def]
+def route(state: State, now: float) -> None:
     """Hand requests that are visible by now to their scheduler."""
     world = state.world[0]
     rank = state.ranks[0]
@@ -54,7 +69,7 @@ def route(state, now):  # type: ignore[no-untyped-def]
 
 
 @jit
-def intake(state, rank, horizon):  # type: ignore[no-untyped-def]
+def intake(state: State, rank: Any, horizon: float) -> None:
     """Queue what arrived up to the horizon."""
     while rank.arrived_head != NOBODY and state.requests[rank.arrived_head].visible_ms <= horizon:
         i = rank.arrived_head
@@ -65,7 +80,7 @@ def intake(state, rank, horizon):  # type: ignore[no-untyped-def]
 
 
 @jit
-def append(state, rank, i):  # type: ignore[no-untyped-def]
+def append(state: State, rank: Any, i: int) -> None:
     """Put sequence i at the tail of the waiting queue."""
     state.sequences[i].after = NOBODY
     if rank.waiting_tail == NOBODY:
@@ -77,7 +92,7 @@ def append(state, rank, i):  # type: ignore[no-untyped-def]
 
 
 @jit
-def push_front(state, rank, i):  # type: ignore[no-untyped-def]
+def push_front(state: State, rank: Any, i: int) -> None:
     """Put sequence i at the head of the waiting queue."""
     state.sequences[i].after = rank.waiting_head
     rank.waiting_head = i
@@ -87,7 +102,7 @@ def push_front(state, rank, i):  # type: ignore[no-untyped-def]
 
 
 @jit
-def pop(state, rank):  # type: ignore[no-untyped-def]
+def pop(state: State, rank: Any) -> int:
     """Take the head of the waiting queue out of it."""
     i = rank.waiting_head
     rank.waiting_head = state.sequences[i].after
@@ -98,13 +113,13 @@ def pop(state, rank):  # type: ignore[no-untyped-def]
 
 
 @jit
-def seats_taken(rank):  # type: ignore[no-untyped-def]
+def seats_taken(rank: Any) -> int:
     """Sequences that hold a seat, those whose end an async plan cannot see yet included."""
     return rank.running + rank.crowd + rank.lates
 
 
 @jit
-def preempt(state, rank, k):  # type: ignore[no-untyped-def]
+def preempt(state: State, rank: Any, k: int) -> int:
     """Send the newest running sequence of rank k back to the head of waiting, without its KV; returns it."""
     rank.running -= 1
     victim = state.running[k, rank.running]
@@ -119,7 +134,7 @@ def preempt(state, rank, k):  # type: ignore[no-untyped-def]
 
 
 @jit
-def release_late(state, rank, k):  # type: ignore[no-untyped-def]
+def release_late(state: State, rank: Any, k: int) -> None:
     """The ends of the pass before become known: seats and blocks are free again."""
     for j in range(rank.lates):
         blocks.give_back(rank, state.sequences[state.late[k, j]])
@@ -128,7 +143,7 @@ def release_late(state, rank, k):  # type: ignore[no-untyped-def]
 
 
 @jit
-def forget(state, i):  # type: ignore[no-untyped-def]
+def forget(state: State, i: int) -> None:
     """Where no log is kept, the row of a finished request is used again."""
     world = state.world[0]
     if not world.logging:
@@ -137,7 +152,7 @@ def forget(state, i):  # type: ignore[no-untyped-def]
 
 
 @jit
-def leave(state, rank, k, i):  # type: ignore[no-untyped-def]
+def leave(state: State, rank: Any, k: int, i: int) -> None:
     """Sequence i has emitted its last token at the end of the pass that lands."""
     world = state.world[0]
     state.requests[i].done_ms = rank.end_ms
@@ -153,7 +168,7 @@ def leave(state, rank, k, i):  # type: ignore[no-untyped-def]
 
 
 @jit
-def emit(state, rank, i):  # type: ignore[no-untyped-def]
+def emit(state: State, rank: Any, i: int) -> int:
     """Sequence i emits a token at the end of the pass that lands; 1 if its token before came one pass earlier."""
     s, request = state.sequences[i], state.requests[i]
     s.generated += 1
@@ -173,7 +188,7 @@ def emit(state, rank, i):  # type: ignore[no-untyped-def]
 
 
 @jit
-def land(state, k):  # type: ignore[no-untyped-def]
+def land(state: State, k: int) -> None:
     """The pass in flight on rank k ends: tokens appear, finished sequences leave in running order."""
     rank = state.ranks[k]
     row = state.runs[rank.row]

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from passcal.core.compiled import table
-from passcal.core.plan import SHAPE
 
-__all__ = ["NEVER", "RANK", "REQUEST", "RUN", "SHAPES", "SEQUENCE", "STALL", "WORLD", "State", "grown"]
+__all__ = ["NEVER", "RANK", "REQUEST", "RUN", "SEQUENCE", "SHAPES", "STALL", "WORLD", "State", "grown"]
 
 NEVER = np.inf
 NOBODY = -1
@@ -179,6 +178,3 @@ def grown(rows: Any, at_least: int) -> Any:
     more = np.zeros(max(at_least, 2 * len(rows)), rows.dtype)
     more[: len(rows)] = rows
     return table(more)
-
-
-assert SHAPE  # the plan's shape is a table too

@@ -1,14 +1,16 @@
 """A closed loop: each client sends its next request when its last one is done. Lengths are dealt in dispatch order."""
 
+from typing import Any
+
 from passcal.core.compiled import jit
 from passcal.core.rank import post
-from passcal.core.tables import NEVER, NOBODY
+from passcal.core.tables import NEVER, NOBODY, State
 
 __all__ = ["born", "next_birth", "send"]
 
 
 @jit
-def send(state, dispatch):  # type: ignore[no-untyped-def]
+def send(state: State, dispatch: float) -> None:
     """A client dispatches the next request of the run, if any is left to send."""
     world = state.world[0]
     if world.sent == world.limit:
@@ -32,13 +34,13 @@ def send(state, dispatch):  # type: ignore[no-untyped-def]
 
 
 @jit
-def next_birth(world):  # type: ignore[no-untyped-def]
+def next_birth(world: Any) -> float:
     """When the next client sends its first request; never, if all have."""
     return (world.clients - world.unborn) * world.stagger_ms if world.unborn > 0 else NEVER
 
 
 @jit
-def born(state, now):  # type: ignore[no-untyped-def]
+def born(state: State, now: float) -> None:
     """Clients whose turn has come by now send their first requests."""
     world = state.world[0]
     while world.unborn > 0 and next_birth(world) <= now:

@@ -61,7 +61,9 @@ class Vllm(Spec):
                 f"max_num_batched_tokens={budget}: must be at least max_num_seqs={seats}, or decodes starve; raise the one or lower the other"
             )
         if self.num_gpu_blocks is not None and self.num_gpu_blocks < 2:
-            raise SpecError(f"num_gpu_blocks={self.num_gpu_blocks}: one block is the null block; give at least 2, or None for no limit")
+            raise SpecError(
+                f"num_gpu_blocks={self.num_gpu_blocks}: one block is the null block; give at least 2, or None for no limit"
+            )
         return self
 
 

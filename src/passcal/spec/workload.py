@@ -141,7 +141,9 @@ class ClosedLoop(Workload):
             raise SpecError("shapes=[]: there must be at least one row (isl, osl); add one")
         if any(len(row) not in (2, 3) for row in rows):
             at = next(k for k, row in enumerate(rows) if len(row) not in (2, 3))
-            raise SpecError(f"shapes row {at}: {rows[at]!r}: must be (isl, osl) or (isl, prefix, osl); correct this row")
+            raise SpecError(
+                f"shapes row {at}: {rows[at]!r}: must be (isl, osl) or (isl, prefix, osl); correct this row"
+            )
         isl = whole_column([row[0] for row in rows], "isl", "shapes row ")
         osl = whole_column([row[-1] for row in rows], "osl", "shapes row ")
         prefix = whole_column([row[1] if len(row) == 3 else 0 for row in rows], "prefix", "shapes row ")
@@ -198,7 +200,9 @@ def replay_columns(rows: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         raise Unsupported("max_tokens: what a request may emit is taken to be its osl; drop the column")
     for name in ("prefix_group", "prefix_len"):
         if name in given:
-            raise Unsupported(f"{name}: prefixes shared inside the engine are not modelled; give a constant prefix instead")
+            raise Unsupported(
+                f"{name}: prefixes shared inside the engine are not modelled; give a constant prefix instead"
+            )
     unknown = sorted(set(given) - set(REPLAY_COLUMNS))
     if unknown:
         raise SpecError(f"replay has no column {unknown[0]!r}; it has {', '.join(REPLAY_COLUMNS)}; drop or rename it")
@@ -216,7 +220,9 @@ def replay_columns(rows: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         raise SpecError(f"replay row {at}: dispatch_ms={dispatch[at]}: must be finite; correct this row")
     if (dispatch < 0).any():
         at = int(np.argmax(dispatch < 0))
-        raise SpecError(f"replay row {at}: dispatch_ms={dispatch[at]}: must not be negative; shift the clock to start at 0")
+        raise SpecError(
+            f"replay row {at}: dispatch_ms={dispatch[at]}: must not be negative; shift the clock to start at 0"
+        )
     isl, osl = (whole_column(given[name], name, "replay row ") for name in ("isl", "osl"))
     prefix = whole_column(given.get("prefix", np.zeros(len(isl), np.int64)), "prefix", "replay row ")
     if not len(dispatch) == len(isl) == len(osl) == len(prefix):
@@ -237,6 +243,8 @@ def columns_of_rows(rows: Iterable[Any]) -> dict[str, Any]:
         return {str(name): [row[name] for row in listed] for name in names}
     width = len(listed[0])
     if width not in (3, 4) or any(len(row) != width for row in listed):
-        raise SpecError("replay: rows must all be (dispatch_ms, isl, osl) or (dispatch_ms, isl, prefix, osl); correct them")
+        raise SpecError(
+            "replay: rows must all be (dispatch_ms, isl, osl) or (dispatch_ms, isl, prefix, osl); correct them"
+        )
     names = ["dispatch_ms", "isl", "osl"] if width == 3 else ["dispatch_ms", "isl", "prefix", "osl"]
     return {name: [row[k] for row in listed] for k, name in enumerate(names)}

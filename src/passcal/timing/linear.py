@@ -15,11 +15,13 @@ __all__ = ["LinearTiming", "price"]
 
 
 @jit
-def price(form, captured, shape):  # type: ignore[no-untyped-def]
+def price(form: Any, captured: Any, shape: Any) -> float:
     """Milliseconds of a pass: `form` a FORM row, `captured` the padded row counts, `shape` a SHAPE row."""
     prefill, decode = 0.0, 0.0
     if shape.prefill_requests > 0:
-        prefill = form.a0 + form.a1 * shape.prefill_tokens + form.a2 * shape.prefill_cross + form.a3 * shape.prefill_squares
+        prefill = (
+            form.a0 + form.a1 * shape.prefill_tokens + form.a2 * shape.prefill_cross + form.a3 * shape.prefill_squares
+        )
     if shape.decode_requests > 0:
         decode = decode_price(form, captured, shape.decode_requests, shape.decode_kv_tokens)
     if shape.prefill_requests == 0 or shape.decode_requests == 0 or form.combine == 0:
@@ -30,7 +32,7 @@ def price(form, captured, shape):  # type: ignore[no-untyped-def]
 
 
 @jit
-def decode_price(form, captured, rows, context):  # type: ignore[no-untyped-def]
+def decode_price(form: Any, captured: Any, rows: int, context: int) -> float:
     """Milliseconds of the decode part: `rows` rows whose contexts sum to `context` tokens."""
     if form.captured > 0 and rows <= captured[form.captured - 1]:
         at = 0
