@@ -176,7 +176,7 @@ def rank_row(engine: Vllm) -> Any:
         r["mark"] = int(engine.watermark * engine.num_gpu_blocks)
     r["crowded"] = engine.long_prefill_token_threshold == 0
     r["arrived_head"] = r["arrived_tail"] = r["waiting_head"] = r["waiting_tail"] = NOBODY
-    r["idle"] = 1
+    r["most_flying"], r["idle"] = 1, 1
     return ranks
 
 

@@ -4,10 +4,12 @@ Order of events at one instant: passes that end now land, clients and arrivals a
 says why it stopped; everything that it knows is in the tables, so it goes on from there.
 """
 
-from passcal.calendar.backends import plan
+from typing import Any
+
+from passcal.calendar.backends import land, plan, write_rank
 from passcal.core import cycle
 from passcal.core.compiled import entry, jit
-from passcal.core.rank import land, route
+from passcal.core.rank import route
 from passcal.core.tables import NEVER, NOBODY, State
 from passcal.sources.closed import born, next_birth, send
 from passcal.timing.linear import decode_price, price
@@ -20,26 +22,11 @@ DONE, SLICE, GROW, ASK, CYCLE, STALLED = 0, 1, 2, 3, 4, 5
 @entry
 def run(state: State) -> int:
     """Advance until something stops the loop; returns why."""
-    world, ranks = state.world[0], state.ranks
+    world = state.world[0]
     while True:
-        while world.cursor < len(ranks):  # plan the engines that are free at this instant
-            rank = ranks[world.cursor]
-            if not rank.flying:
-                if world.asked:
-                    world.asked = 0
-                    launch(state, world.cursor, world.answer_ms)
-                elif plan(state, world.cursor, world.now) == 0:
-                    rank.idle = 1
-                else:
-                    rank.idle = 0
-                    shape(state, world.cursor)
-                    form = state.forms[rank.form]
-                    if form.kind == 0:
-                        world.asked = 1
-                        return ASK
-                    launch(state, world.cursor, price(form, state.captured[rank.form], state.shape[0]))
-                    repeat(state, world.cursor)
-            world.cursor += 1
+        while world.cursor < len(state.ranks):  # plan the engines that are free at this instant
+            if not start(state, state.ranks[world.cursor], world.cursor):
+                return ASK
         if world.done >= world.until_done:
             return DONE
         if world.passes >= world.until_pass:
@@ -50,23 +37,105 @@ def run(state: State) -> int:
         if now == NEVER:
             return STALLED
         world.now, world.gone, world.cursor = now, 0, 0
-        for k in range(len(ranks)):
-            if ranks[k].flying and ranks[k].end_ms <= now:
+        for k in range(len(state.ranks)):
+            rank = state.ranks[k]
+            if rank.flying > 0 and rank.land_ms <= now:
                 land(state, k)
-        if world.closed:
-            if world.unborn > 0:
-                born(state, now)
-            for _ in range(world.gone):
-                send(state, now)
-        route(state, now)
+                landed(rank)
+        arrive(state, now)
         if world.gone > 0:
-            if world.logging:
-                while world.first_open < world.rows and state.requests[world.first_open].done_ms >= 0.0:
-                    world.first_open += 1
-                if world.first_open >= world.until_row:
-                    return DONE
-            if world.watch and world.unborn == 0 and cycle.repeats(state):
+            if world.logging and logged(state):
+                return DONE
+            if world.watch and world.unborn == 0 and repeats(state):
                 return CYCLE
+
+
+@jit
+def start(state: State, rank: Any, k: int) -> bool:
+    """Plan, price and launch what rank k may run now, then pass the cursor on; False: Python must price the plan first."""
+    world = state.world[0]
+    form = state.forms[rank.form]
+    if rank.flying == 0:
+        rank.dry = 0
+    while world.asked or (rank.flying < rank.most_flying and not rank.dry):
+        if world.asked:
+            world.asked = 0
+            launch(state, rank, k, world.answer_ms)
+            continue
+        rows = plan(state, k, world.now)
+        if rows == 0:
+            rank.dry = 1
+            rank.idle = rank.flying == 0
+            break
+        rank.idle = 0
+        if form.kind == 0:
+            world.asked = 1
+            return False
+        launch(state, rank, k, price(form, state.captured[rank.form], state.shape[0]))
+        repeat(state, rank, k)
+    world.cursor += 1
+    return True
+
+
+@jit
+def landed(rank: Any) -> None:
+    """The oldest pass in flight is over; the next one, if any, is the oldest now."""
+    rank.flying -= 1
+    rank.dry = 0
+    if rank.flying > 0:
+        rank.land_ms, rank.land_row = rank.end_ms, rank.row
+
+
+@jit
+def arrive(state: State, now: float) -> None:
+    """Clients act, and what is visible by now reaches its scheduler; an arrival wakes an engine that sleeps."""
+    world = state.world[0]
+    if world.closed:
+        if world.unborn > 0:
+            born(state, now)
+        for _ in range(world.gone):
+            send(state, now)
+    route(state, now)
+
+
+@jit
+def logged(state: State) -> bool:
+    """Whether the requests of all rows that are waited for are done."""
+    world = state.world[0]
+    while world.first_open < world.rows and state.requests[world.first_open].done_ms >= 0.0:
+        world.first_open += 1
+    return world.first_open >= world.until_row
+
+
+@jit
+def repeats(state: State) -> bool:
+    """Whether the state equals the kept one, absolute time left out; keeps it where a power of two is reached (Brent)."""
+    world = state.world[0]
+    world.landings += 1
+    if cycle.may_repeat(state):
+        length = write(state, state.fresh)
+        if cycle.same(state, length):
+            cycle.mark(state, 1, length)
+            return True
+    if world.landings == world.renew:
+        world.renew *= 2
+        cycle.mark(state, 0, write(state, state.kept))
+    return False
+
+
+@jit
+def write(state: State, out: Any) -> int:
+    """Write the state out as numbers, times relative to now; returns how many."""
+    world = state.world[0]
+    out[0] = world.dealt
+    n = 1
+    for k in range(len(state.ranks)):
+        rank = state.ranks[k]
+        out[n], out[n + 1], out[n + 2] = rank.start_ms - world.now, rank.flying, rank.free
+        n = write_rank(state, k, out, n + 3)
+        n = cycle.write_list(state, rank.waiting_head, False, out, n)
+        n = cycle.write_list(state, rank.arrived_head, True, out, n)
+    return cycle.write_list(state, world.inbox_head, True, out, n)
 
 
 @jit
@@ -75,8 +144,8 @@ def next_event(state: State) -> float:
     when, idle = NEVER, False
     for k in range(len(state.ranks)):
         rank = state.ranks[k]
-        if rank.flying:
-            when = min(when, rank.end_ms)
+        if rank.flying > 0:
+            when = min(when, rank.land_ms)
         else:
             idle = True
     return min(when, next_arrival(state)) if idle else when
@@ -105,39 +174,16 @@ def full(state: State) -> bool:
 
 
 @jit
-def shape(state: State, k: int) -> None:
-    """Sum up the plan of rank k for its price; a row with one token and its whole prompt computed is a decode row."""
-    rank, sums = state.ranks[k], state.shape[0]
-    sums.decode_requests, sums.decode_kv_tokens = rank.crowd, rank.crowd_kv
-    sums.prefill_requests, sums.prefill_tokens, sums.prefill_kv_tokens = 0, 0, 0
-    sums.prefill_cross, sums.prefill_squares, sums.prefill_partial = 0, 0, 0
-    for j in range(rank.running):
-        i = state.running[k, j]
-        s, request = state.sequences[i], state.requests[i]
-        new, past = s.given, s.computed
-        if new == 0:
-            continue
-        if new == 1 and past >= request.isl:
-            sums.decode_requests += 1
-            sums.decode_kv_tokens += past + 1
-            continue
-        state.chunks[sums.prefill_requests, 0], state.chunks[sums.prefill_requests, 1] = new, past
-        sums.prefill_requests += 1
-        sums.prefill_tokens += new
-        sums.prefill_kv_tokens += past
-        sums.prefill_cross += new * past
-        sums.prefill_squares += new * new
-        if new != request.isl - request.prefix or request.preemptions > 0:
-            sums.prefill_partial += 1
-
-
-@jit
-def launch(state: State, k: int, duration: float) -> None:
-    """Commit the plan of rank k to the clock and to the log."""
-    world, rank, sums = state.world[0], state.ranks[k], state.shape[0]
+def launch(state: State, rank: Any, k: int, duration: float) -> None:
+    """Commit the plan of rank k to the clock and to the log; it runs when the pass in flight is over."""
+    world, sums = state.world[0], state.shape[0]
     rank.number += 1
-    rank.flying, rank.start_ms, rank.end_ms = 1, world.now, world.now + duration
+    rank.flying += 1
+    rank.start_ms = max(world.now, rank.end_ms) if rank.flying > 1 else world.now
+    rank.end_ms = rank.start_ms + duration
     rank.row = world.runs
+    if rank.flying == 1:
+        rank.land_ms, rank.land_row = rank.end_ms, rank.row
     world.runs += world.logging
     world.passes += 1
     row = state.runs[rank.row]
@@ -147,16 +193,11 @@ def launch(state: State, k: int, duration: float) -> None:
     row.decode_requests, row.decode_kv_tokens = sums.decode_requests, sums.decode_kv_tokens
     row.held_by, row.seats = rank.held_by, rank.running + rank.crowd
     row.blocks = rank.usable - rank.free if rank.memory else 0
-    for j in range(rank.running):
-        request = state.requests[state.running[k, j]]
-        if request.admitted_ms < 0.0 and state.sequences[state.running[k, j]].given > 0:
-            request.admitted_ms = rank.start_ms
 
 
 @jit
-def repeat(state: State, k: int) -> None:
+def repeat(state: State, rank: Any, k: int) -> None:
     """While the plan of rank k stands, run it again: only the crowd decodes, nobody finishes, nothing can be admitted."""
-    rank = state.ranks[k]
     if rank.running > 0 or rank.lates > 0 or rank.crowd == 0 or len(state.ranks) > 1:
         return
     world, row, form = state.world[0], state.runs[rank.row], state.forms[rank.form]
@@ -180,6 +221,7 @@ def repeat(state: State, k: int) -> None:
         end = start + decode_price(form, captured, rows, context)
     repeated = number - first
     rank.number, rank.start_ms, rank.end_ms, rank.crowd_kv = number, start, end, context
+    rank.land_ms = end
     world.passes += repeated
     row.count += repeated
     row.end_ms = end

@@ -239,9 +239,15 @@ def begin_log(machine: Machine) -> LogStart:
     world, rank = machine.world, machine.rank
     world["logging"], world["watch"], world["spare"] = 1, 0, -1
     world["first_open"] = world["rows"]
-    return LogStart(
-        int(world["rows"]), int(world["runs"]), int(world["stalls"]), int(world["sent"]), int(rank["number"]) + 1
+    begun = LogStart(
+        rows=int(world["rows"]),
+        runs=int(world["runs"]),
+        stalls=int(world["stalls"]),
+        sent=int(world["sent"]),
+        number=int(rank["number"] - rank["flying"]) + 1,
     )
+    world["runs"] += rank["flying"]  # a pass in flight has written its row already
+    return begun
 
 
 def slice_of_passes(state: State, first: int, end: int, passes: int) -> slice:

@@ -1,8 +1,12 @@
 """Small scenarios, and a scheduler that tells what it planned."""
 
+from pathlib import Path
+
 from tools.oracle import simulate
 from tools.oracle.requests import Row
 from tools.oracle.vllm import VllmScheduler
+
+ROOT = Path(__file__).parents[2]
 
 TEN_MS = {"kind": "linear", "prefill": [10, 0, 0, 0], "decode": [10, 0, 0], "combine": "max"}
 

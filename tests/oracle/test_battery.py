@@ -7,7 +7,7 @@ import pytest
 
 from tools.oracle import simulate
 
-from .conftest import ROOT
+from .building import ROOT
 
 FILES = sorted((ROOT / "tests" / "agreement" / "scenarios").glob("*.json"))
 LONG_RUN = {"vllm_512_512_c128_b4096_sync", "vllm_512_512_c128_b4096_async"}

@@ -10,7 +10,7 @@ from tools.oracle.kv import BlockPool
 from tools.oracle.requests import State
 from tools.oracle.vllm import Plan, VllmScheduler
 
-from .conftest import ROOT
+from .building import ROOT
 
 
 class NewestCopy(BlockPool):

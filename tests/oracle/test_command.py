@@ -11,8 +11,7 @@ import pytest
 from tools.oracle import simulate
 from tools.oracle.__main__ import main
 
-from .building import closed, replay, sent
-from .conftest import ROOT
+from .building import ROOT, closed, replay, sent
 
 ASKED = [replay(sent(100, 3)), closed(2, 4, [50, 0, 2])]
 

@@ -4,7 +4,7 @@ import ast
 import sys
 from collections.abc import Iterator
 
-from .conftest import ROOT
+from .building import ROOT
 
 FILES = sorted((ROOT / "tools" / "oracle").rglob("*.py"))
 

@@ -2,22 +2,25 @@
 
 from typing import Any
 
-from passcal.core import blocks, crowd
+from passcal.calendar.packing import add_chunk, clear_shape
+from passcal.core import blocks, crowd, cycle
 from passcal.core.compiled import jit
 from passcal.core.rank import (
     HELD_BLOCKS,
     HELD_BUDGET,
     HELD_NOT,
     HELD_SEATS,
+    emit,
+    forget,
     intake,
+    leave,
     pop,
     preempt,
-    release_late,
     seats_taken,
 )
-from passcal.core.tables import State
+from passcal.core.tables import NOBODY, State
 
-__all__ = ["plan"]
+__all__ = ["land", "plan", "write"]
 
 
 @jit
@@ -29,7 +32,29 @@ def plan(state: State, k: int, now: float) -> int:
     if rows == 0 and rank.lookahead:  # the pipeline drains and the engine decides again at once (V12)
         release_late(state, rank, k)
         rows = decide(state, rank, k, now)
+    if rows > 0:
+        sum_up(state, rank, k, now)
     return rows
+
+
+@jit
+def sum_up(state: State, rank: Any, k: int, now: float) -> None:
+    """The shape of the plan for its price; a row with one token and its whole prompt computed is a decode row."""
+    clear_shape(state, rank.crowd, rank.crowd_kv)
+    sums = state.shape[0]
+    for j in range(rank.running):
+        i = state.running[k, j]
+        s, request = state.sequences[i], state.requests[i]
+        if s.given == 0:
+            continue
+        if request.admitted_ms < 0.0:
+            request.admitted_ms = now
+        if s.given == 1 and s.computed >= request.isl:
+            sums.decode_requests += 1
+            sums.decode_kv_tokens += s.computed + 1
+        else:
+            whole = s.given == request.isl - request.prefix and request.preemptions == 0
+            add_chunk(state, s.given, s.computed, whole)
 
 
 @jit
@@ -110,3 +135,69 @@ def admit(state: State, rank: Any, k: int, budget: int, capped: bool) -> int:
         budget -= new
         rows += 1
     return rows
+
+
+@jit
+def release_late(state: State, rank: Any, k: int) -> None:
+    """The ends of the pass before become known: seats and blocks are free again."""
+    for j in range(rank.lates):
+        blocks.give_back(rank, state.sequences[state.late[k, j]])
+        forget(state, state.late[k, j])
+    rank.lates = 0
+
+
+@jit
+def finish(state: State, rank: Any, k: int, i: int) -> None:
+    """Sequence i leaves; an async plan sees its seat and blocks one pass later (V5, V12)."""
+    leave(state, rank, i)
+    if rank.lookahead:
+        state.late[k, rank.lates] = i
+        rank.lates += 1
+    else:
+        blocks.give_back(rank, state.sequences[i])
+        forget(state, i)
+
+
+@jit
+def land(state: State, k: int) -> None:
+    """The pass in flight on rank k ends: tokens appear, finished sequences leave in running order."""
+    rank = state.ranks[k]
+    row = state.runs[rank.land_row]
+    release_late(state, rank, k)
+    row.gaps = rank.crowd
+    i = crowd.finishers(state, rank, k)
+    while i != NOBODY:
+        after = state.sequences[i].after
+        finish(state, rank, k, i)
+        i = after
+    kept = 0
+    for j in range(rank.running):
+        i = state.running[k, j]
+        s, request = state.sequences[i], state.requests[i]
+        s.computed += s.given
+        emits = s.given > 0 and s.computed == request.isl + s.generated
+        s.given = 0
+        if emits:
+            row.gaps += emit(state, rank, i, rank.number)
+            if s.generated == request.osl:
+                finish(state, rank, k, i)
+                continue
+            if rank.crowded:
+                crowd.join(state, rank, k, i)
+                continue
+        state.running[k, kept] = i
+        kept += 1
+    rank.running = kept
+
+
+@jit
+def write(state: State, k: int, out: Any, n: int) -> int:
+    """Write what rank k will do next as numbers, from position n on; returns the next position."""
+    rank = state.ranks[k]
+    out[n] = rank.lates
+    n = cycle.write_crowd(state, rank, k, out, n + 1)
+    for j in range(rank.running):
+        n = cycle.write_sequence(state, state.running[k, j], out, n)
+    for j in range(rank.lates):
+        n = cycle.write_sequence(state, state.late[k, j], out, n)
+    return n

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -95,8 +95,7 @@ else:
                 return None
             return locator
 
-    class _Impl(CompileResultCacheImpl):
-        _locator_classes: ClassVar[list[Any]] = [_Locator]
+    _Impl: Any = type("_Impl", (CompileResultCacheImpl,), {"_locator_classes": [_Locator]})
 
     class _KernelCache(FunctionCache):
         _impl_class = _Impl

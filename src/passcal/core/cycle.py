@@ -9,7 +9,7 @@ from typing import Any
 from passcal.core.compiled import jit
 from passcal.core.tables import NOBODY, State
 
-__all__ = ["MARKS", "repeats"]
+__all__ = ["MARKS", "mark", "may_repeat", "same", "write_crowd", "write_list", "write_sequence"]
 
 # Columns of `marks`: row 0 is the kept state, row 1 the state that repeated it.
 MARKS = (
@@ -29,33 +29,24 @@ MARKS = (
 
 
 @jit
-def repeats(state: State) -> bool:
-    """Whether the state equals the kept one; keeps it where a power of two is reached."""
-    world = state.world[0]
-    world.landings += 1
-    same = world.landings > 1 and signature(state)
-    if same:
-        length = write(state, state.fresh)
-        same = length == state.marks[0, 5]
-        tolerance = 1e-9 + 1e-13 * world.now  # rounding of an absolute clock
-        j = 0
-        while same and j < length:
-            same = abs(state.fresh[j] - state.kept[j]) <= tolerance
-            j += 1
-        if same:
-            mark(state, 1, length)
-            return True
-    if world.landings == world.renew:
-        world.renew *= 2
-        mark(state, 0, write(state, state.kept))
-    return False
+def may_repeat(state: State) -> bool:
+    """Whether counts and sums agree with the kept state's, so that writing the state out is worth it."""
+    rank, kept = state.ranks[0], state.marks[0]
+    if state.world[0].landings == 1:
+        return False
+    return kept[6] == rank.crowd and kept[7] == rank.crowd_kv and kept[8] == rank.running and kept[9] == rank.waiting
 
 
 @jit
-def signature(state: State) -> bool:
-    rank = state.ranks[0]
-    kept = state.marks[0]
-    return kept[6] == rank.crowd and kept[7] == rank.crowd_kv and kept[8] == rank.running and kept[9] == rank.waiting
+def same(state: State, length: int) -> bool:
+    """Whether the fresh state equals the kept one, but for the rounding of an absolute clock."""
+    if length != state.marks[0, 5]:
+        return False
+    tolerance = 1e-9 + 1e-13 * state.world[0].now
+    for j in range(length):
+        if abs(state.fresh[j] - state.kept[j]) > tolerance:
+            return False
+    return True
 
 
 @jit
@@ -65,26 +56,6 @@ def mark(state: State, row: int, length: int) -> None:
     marks[row, 4], marks[row, 5] = world.done, length
     marks[row, 6], marks[row, 7], marks[row, 8], marks[row, 9] = rank.crowd, rank.crowd_kv, rank.running, rank.waiting
     marks[row, 10], marks[row, 11] = world.stalls, world.preemptions
-
-
-@jit
-def write(state: State, out: Any) -> int:
-    """Write the state out as numbers, times relative to now; returns how many."""
-    world, n = state.world[0], 1
-    out[0] = world.dealt
-    for k in range(len(state.ranks)):
-        rank = state.ranks[k]
-        out[n] = rank.start_ms - world.now if rank.lookahead else 0.0
-        out[n + 1], out[n + 2] = rank.lates, rank.free
-        n += 3
-        n = write_crowd(state, rank, k, out, n)
-        for j in range(rank.running):
-            n = write_sequence(state, state.running[k, j], out, n)
-        for j in range(rank.lates):
-            n = write_sequence(state, state.late[k, j], out, n)
-        n = write_list(state, rank.waiting_head, False, out, n)
-        n = write_list(state, rank.arrived_head, True, out, n)
-    return write_list(state, world.inbox_head, True, out, n)
 
 
 @jit

@@ -7,7 +7,7 @@ inbox --visible--> arrived --horizon--> waiting --plan--> running or crowd --lan
 
 from typing import Any
 
-from passcal.core import blocks, crowd
+from passcal.core import blocks
 from passcal.core.compiled import jit
 from passcal.core.tables import NOBODY, State
 
@@ -17,8 +17,10 @@ __all__ = [
     "HELD_NOT",
     "HELD_SEATS",
     "append",
+    "emit",
+    "forget",
     "intake",
-    "land",
+    "leave",
     "post",
     "preempt",
     "push_front",
@@ -134,15 +136,6 @@ def preempt(state: State, rank: Any, k: int) -> int:
 
 
 @jit
-def release_late(state: State, rank: Any, k: int) -> None:
-    """The ends of the pass before become known: seats and blocks are free again."""
-    for j in range(rank.lates):
-        blocks.give_back(rank, state.sequences[state.late[k, j]])
-        forget(state, state.late[k, j])
-    rank.lates = 0
-
-
-@jit
 def forget(state: State, i: int) -> None:
     """Where no log is kept, the row of a finished request is used again."""
     world = state.world[0]
@@ -152,69 +145,30 @@ def forget(state: State, i: int) -> None:
 
 
 @jit
-def leave(state: State, rank: Any, k: int, i: int) -> None:
+def leave(state: State, rank: Any, i: int) -> None:
     """Sequence i has emitted its last token at the end of the pass that lands."""
     world = state.world[0]
-    state.requests[i].done_ms = rank.end_ms
+    state.requests[i].done_ms = rank.land_ms
     world.done += 1
     state.gone[world.gone] = i
     world.gone += 1
-    if rank.lookahead:
-        state.late[k, rank.lates] = i
-        rank.lates += 1
-    else:
-        blocks.give_back(rank, state.sequences[i])
-        forget(state, i)
 
 
 @jit
-def emit(state: State, rank: Any, i: int) -> int:
+def emit(state: State, rank: Any, i: int, number: int) -> int:
     """Sequence i emits a token at the end of the pass that lands; 1 if its token before came one pass earlier."""
     s, request = state.sequences[i], state.requests[i]
     s.generated += 1
     standard = 0
     if s.generated == 1:
-        request.first_ms, request.first_pass = rank.end_ms, rank.number
-    elif s.last_pass == rank.number - 1:
+        request.first_ms, request.first_pass = rank.land_ms, number
+    elif s.last_pass == number - 1:
         standard = 1
     else:
         world = state.world[0]
         stall = state.stalls[world.stalls]
-        stall.request, stall.from_pass, stall.to_pass = i, s.last_pass, rank.number
-        stall.gap_ms = rank.end_ms - s.last_ms
+        stall.request, stall.from_pass, stall.to_pass = i, s.last_pass, number
+        stall.gap_ms = rank.land_ms - s.last_ms
         world.stalls += world.logging
-    s.last_pass, s.last_ms = rank.number, rank.end_ms
+    s.last_pass, s.last_ms = number, rank.land_ms
     return standard
-
-
-@jit
-def land(state: State, k: int) -> None:
-    """The pass in flight on rank k ends: tokens appear, finished sequences leave in running order."""
-    rank = state.ranks[k]
-    row = state.runs[rank.row]
-    release_late(state, rank, k)
-    row.gaps = rank.crowd
-    i = crowd.finishers(state, rank, k)
-    while i != NOBODY:
-        after = state.sequences[i].after
-        leave(state, rank, k, i)
-        i = after
-    kept = 0
-    for j in range(rank.running):
-        i = state.running[k, j]
-        s, request = state.sequences[i], state.requests[i]
-        s.computed += s.given
-        emits = s.given > 0 and s.computed == request.isl + s.generated
-        s.given = 0
-        if emits:
-            row.gaps += emit(state, rank, i)
-            if s.generated == request.osl:
-                leave(state, rank, k, i)
-                continue
-            if rank.crowded:
-                crowd.join(state, rank, k, i)
-                continue
-        state.running[k, kept] = i
-        kept += 1
-    rank.running = kept
-    rank.flying = 0

@@ -85,6 +85,11 @@ RANK = np.dtype(
         ("reserve_full", "i8"),
         ("mark", "i8"),  # blocks kept free when waiting requests are admitted
         ("form", "i8"),
+        ("backend", "i8"),
+        (
+            "most_flying",
+            "i8",
+        ),  # passes in flight at a time: 2 where the next one is launched before the last one's outputs are seen
         # state
         ("free", "i8"),
         ("running", "i8"),
@@ -100,12 +105,15 @@ RANK = np.dtype(
         ("number", "i8"),
         ("serial", "i8"),
         ("flying", "i8"),
-        ("idle", "i8"),
+        ("idle", "i8"),  # 1: it slept until this instant
+        ("dry", "i8"),  # 1: its last plan was empty, so it plans again only after a landing or an arrival
         ("held_by", "i8"),
         ("preempted", "i8"),  # victims of the plan at hand
-        ("start_ms", "f8"),  # of the pass in flight, or of the last one
+        ("start_ms", "f8"),  # of the newest pass, in flight or landed
         ("end_ms", "f8"),
         ("row", "i8"),  # of the log
+        ("land_ms", "f8"),  # end of the oldest pass in flight
+        ("land_row", "i8"),
     ]
 )
 
