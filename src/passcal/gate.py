@@ -57,12 +57,16 @@ def request_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], rtol
     mine, other = ({request["request"]: request for request in side["requests"]} for side in (ours, theirs))
     if mine.keys() != other.keys():
         odd = min(mine.keys() ^ other.keys())
-        return [f"request {odd}: is only in {'ours' if odd in mine else 'the oracle'} ({len(mine)} against {len(other)})"]
+        return [
+            f"request {odd}: is only in {'ours' if odd in mine else 'the oracle'} ({len(mine)} against {len(other)})"
+        ]
     found = [difference for i in mine for difference in differences_of(i, mine[i], other[i], rtol)]
     return [text for _, text in sorted(found, key=lambda pair: pair[0])]
 
 
-def differences_of(i: int, ours: Mapping[str, Any], theirs: Mapping[str, Any], rtol: float) -> Iterator[tuple[float, str]]:
+def differences_of(
+    i: int, ours: Mapping[str, Any], theirs: Mapping[str, Any], rtol: float
+) -> Iterator[tuple[float, str]]:
     """Of one request: when, and what."""
     for name in EVENTS:
         if not close(ours[name], theirs[name], rtol):
@@ -87,7 +91,9 @@ def pass_differences(ours: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping
         wrong = [name for name in PASS_TIMES if not close(mine[name], other[name], rtol)]
         wrong += [name for name in PASS_COUNTS if mine[name] != other[name]]
         if wrong:
-            found = [told(f"pass {k} from {other['start_ms']:.10g} ms", name, mine[name], other[name]) for name in wrong]
+            found = [
+                told(f"pass {k} from {other['start_ms']:.10g} ms", name, mine[name], other[name]) for name in wrong
+            ]
             break
     if len(ours) != len(theirs):
         found.append(told("run", "passes", len(ours), len(theirs)))

@@ -130,7 +130,9 @@ def read_shape(given: Any, where: str, caching: bool) -> tuple[int, int, int]:
     for name, value in zip(("isl", "prefix", "osl"), lengths, strict=True):
         if isinstance(value, bool) or not isinstance(value, int) or value < (name != "prefix"):
             least = int(name != "prefix")
-            raise SpecError(f"{where}.{name}={shown(value)}: must be a whole number, at least {least}; correct this row")
+            raise SpecError(
+                f"{where}.{name}={shown(value)}: must be a whole number, at least {least}; correct this row"
+            )
     return lengths
 
 
@@ -196,5 +198,3 @@ def shown(value: Any) -> str:
     """A value as a message quotes it."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."
-
-
