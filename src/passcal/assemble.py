@@ -6,7 +6,23 @@ import numpy as np
 
 from passcal.core.compiled import table
 from passcal.core.plan import SHAPE
-from passcal.core.tables import NOBODY, RANK, REQUEST, RUN, SEQUENCE, SHAPES, STALL, WORLD, State
+from passcal.core.tables import (
+    LISTS,
+    NOBODY,
+    NODE,
+    RANK,
+    REQUEST,
+    RUN,
+    SEQUENCE,
+    SGLANG,
+    SGLANG_LIFE,
+    SHAPES,
+    STALL,
+    TRTLLM,
+    TRTLLM_LIFE,
+    WORLD,
+    State,
+)
 from passcal.errors import SpecError, Unsupported
 from passcal.machine import Machine
 from passcal.spec.deployment import Aggregated
@@ -86,6 +102,12 @@ def assemble(
             bucket_head=np.full((1, int(osl.max()) + 2), NOBODY, np.int32),
             bucket_tail=np.full((1, int(osl.max()) + 2), NOBODY, np.int32),
             residues=np.zeros((1, engine.block_size), np.int32),
+            lists=np.zeros((1, LISTS, 1), np.int32),
+            sglang=table(np.zeros(1, SGLANG)),
+            sglang_lives=table(np.zeros(1, SGLANG_LIFE)),
+            nodes=table(np.zeros(1, NODE)),
+            trtllm=table(np.zeros(1, TRTLLM)),
+            trtllm_lives=table(np.zeros(1, TRTLLM_LIFE)),
             marks=np.zeros((2, 12)),
             kept=np.zeros(state_room),
             fresh=np.zeros(state_room),

@@ -14,9 +14,9 @@ from passcal.core.tables import NEVER, NOBODY, State
 from passcal.sources.closed import born, next_birth, send
 from passcal.timing.linear import decode_price, price
 
-__all__ = ["ASK", "CYCLE", "DONE", "GROW", "SLICE", "STALLED", "run"]
+__all__ = ["AGAIN", "ASK", "CYCLE", "DONE", "GROW", "SLICE", "STALLED", "run"]
 
-DONE, SLICE, GROW, ASK, CYCLE, STALLED = 0, 1, 2, 3, 4, 5
+DONE, SLICE, GROW, ASK, CYCLE, STALLED, AGAIN = 0, 1, 2, 3, 4, 5, 6
 
 
 @entry
@@ -27,6 +27,8 @@ def run(state: State) -> int:
         while world.cursor < len(state.ranks):  # plan the engines that are free at this instant
             if not start(state, state.ranks[world.cursor], world.cursor):
                 return ASK
+        if world.lost:
+            return AGAIN
         if world.done >= world.until_done:
             return DONE
         if world.passes >= world.until_pass:

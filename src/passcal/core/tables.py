@@ -10,7 +10,24 @@ import numpy as np
 
 from passcal.core.compiled import table
 
-__all__ = ["NEVER", "RANK", "REQUEST", "RUN", "SEQUENCE", "SHAPES", "STALL", "WORLD", "State", "grown"]
+__all__ = [
+    "LISTS",
+    "NEVER",
+    "NODE",
+    "RANK",
+    "REQUEST",
+    "RUN",
+    "SEQUENCE",
+    "SGLANG",
+    "SGLANG_LIFE",
+    "SHAPES",
+    "STALL",
+    "TRTLLM",
+    "TRTLLM_LIFE",
+    "WORLD",
+    "State",
+    "grown",
+]
 
 NEVER = np.inf
 NOBODY = -1
@@ -27,7 +44,10 @@ REQUEST = np.dtype(
         ("isl", "i4"),
         ("prefix", "i4"),
         ("osl", "i4"),
+        ("group", "i4"),  # requests of one group share their first `shared` tokens, of the shorter one; -1: none
+        ("shared", "i4"),
         ("preemptions", "i4"),
+        ("cached", "i4"),  # prefix hit at first admission
     ]
 )
 
@@ -69,7 +89,18 @@ RUN = np.dtype(
 # A gap between two tokens of a request that are not of successive passes.
 STALL = np.dtype([("request", "i8"), ("from_pass", "i8"), ("to_pass", "i8"), ("gap_ms", "f8")])
 
-SHAPES = np.dtype([("isl", "i4"), ("prefix", "i4"), ("osl", "i4")])
+SHAPES = np.dtype([("isl", "i4"), ("prefix", "i4"), ("osl", "i4"), ("group", "i4"), ("shared", "i4")])
+
+# SGLang: a rank's knobs and state beyond RANK's, a request's beyond SEQUENCE's, and a node of its prefix tree.
+SGLANG = np.dtype([("chunk", "i8")])
+SGLANG_LIFE = np.dtype([("seen", "i4")])
+NODE = np.dtype([("parent", "i4")])
+
+# TensorRT-LLM: the same.
+TRTLLM = np.dtype([("policy", "i8")])
+TRTLLM_LIFE = np.dtype([("prompt", "i4")])
+
+LISTS = 8  # lists of rows that a calendar may keep between planning and landing
 
 # One scheduler: its knobs, then its state.
 RANK = np.dtype(
@@ -86,10 +117,8 @@ RANK = np.dtype(
         ("mark", "i8"),  # blocks kept free when waiting requests are admitted
         ("form", "i8"),
         ("backend", "i8"),
-        (
-            "most_flying",
-            "i8",
-        ),  # passes in flight at a time: 2 where the next one is launched before the last one's outputs are seen
+        ("identities", "i8"),  # 1: KV is kept by content, so that prompts can hit it
+        ("most_flying", "i8"),  # 2: a pass is launched before the outputs of the last one are seen
         # state
         ("free", "i8"),
         ("running", "i8"),
@@ -142,6 +171,7 @@ WORLD = np.dtype(
         ("stalls", "i8"),
         ("passes", "i8"),
         ("preemptions", "i8"),
+        ("lost", "i8"),  # 1: KV that was counted only could be hit: the run must begin again, with identities
         ("cursor", "i8"),  # next rank to plan at this instant
         ("asked", "i8"),  # 1: the plan under the cursor waits for its price
         ("until_done", "i8"),
@@ -176,6 +206,12 @@ class State(NamedTuple):
     bucket_head: Any  # i4[ranks, ring]
     bucket_tail: Any  # i4[ranks, ring]
     residues: Any  # i4[ranks, block_size], crowd rows that need a block when pass number mod block_size is this
+    lists: Any  # i4[ranks, LISTS, width], what a calendar keeps between planning and landing
+    sglang: Any  # SGLANG[ranks], or [1]
+    sglang_lives: Any  # SGLANG_LIFE[n], or [1]
+    nodes: Any  # NODE[n], or [1]
+    trtllm: Any  # TRTLLM[ranks], or [1]
+    trtllm_lives: Any  # TRTLLM_LIFE[n], or [1]
     marks: Any  # f8/i8 snapshots of cycle detection, see core.cycle
     kept: Any
     fresh: Any

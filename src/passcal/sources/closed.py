@@ -28,7 +28,9 @@ def send(state: State, dispatch: float) -> None:
     request.visible_ms = dispatch + world.turnaround_ms + shape.isl * world.ingest_ms
     request.admitted_ms = request.first_ms = request.done_ms = -1.0
     request.isl, request.prefix, request.osl = shape.isl, shape.prefix, shape.osl
-    request.preemptions, s.computed, s.generated, s.given = 0, 0, 0, 0
+    request.group, request.shared = shape.group, shape.shared
+    request.preemptions, request.cached = 0, 0
+    s.computed, s.generated, s.given = 0, 0, 0
     s.after, s.before = NOBODY, NOBODY
     post(state, i)
 

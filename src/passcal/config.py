@@ -1,0 +1,263 @@
+"""YAML to an evaluation: four sections (`workload`, `engine`, `timing`, `evaluate`), with the names of the Python arguments.
+
+Nothing is ignored: an unknown key, a key given twice and a value out of range are refused with the key's path, the value and the rule.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from inspect import signature
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from passcal.errors import SpecError, Unsupported
+from passcal.spec.deployment import Aggregated
+from passcal.spec.engine import ENGINES, engine
+from passcal.spec.workload import Workload
+from passcal.stopping import Drained, LimitCycle, Stop, Window
+from passcal.timing.base import TimingModel
+from passcal.timing.linear import LinearTiming
+from passcal.timing.roofline import Roofline
+
+__all__ = ["Asked", "load_config", "read_config", "with_trace"]
+
+T = TypeVar("T")
+SECTIONS = ("workload", "engine", "timing", "evaluate")
+STOPS: Mapping[str, type[LimitCycle] | type[Window] | type[Drained]] = {
+    "limit_cycle": LimitCycle,
+    "window": Window,
+    "drained": Drained,
+}
+TIMINGS: Mapping[str, type[LinearTiming] | type[Roofline]] = {"linear": LinearTiming, "roofline": Roofline}
+TRACE = ("trace", "format", "spread")  # of a replay, beside the arguments of `Workload.replay`
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `passcal.evaluate` takes."""
+
+    workload: Workload
+    deployment: Aggregated
+    timing: TimingModel
+    stop: Stop | None
+    start: Any
+    phases: Any
+
+
+class Loader(yaml.SafeLoader):
+    """YAML whose numbers are those of YAML 1.2 (`1e-6` is one), and whose keys are given once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise SpecError(f"line {key.start_mark.line + 1}: {key.value!r} is given twice; keep one")
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)  # type: ignore[no-any-return]
+
+
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$"), list("-+.0123456789")
+)
+
+
+def load_config(path: str | Path, settings: Iterable[str] = ()) -> dict[str, Any]:
+    """The sections of a YAML file, with `path=value` settings put in.
+
+    Raises:
+        SpecError: no such file, no YAML, an unknown section, or a setting that is not `path=value`.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise SpecError(f"{path}: {reason}; give a YAML file"[:199]) from None
+    try:
+        config = parsed(text, str(path))
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}"[:199]) from None
+    checked(config, "", SECTIONS, str(path))
+    for setting in settings:
+        put(config, setting)
+    return config
+
+
+def parsed(text: str, where: str) -> Any:
+    """A YAML document."""
+    try:
+        return yaml.load(text, Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark else ""
+        raise SpecError(f"{line}{getattr(error, 'problem', None) or 'no YAML'}; mend {where}"[:160]) from None
+
+
+def put(config: dict[str, Any], setting: str) -> None:
+    """Put one `path=value` in; whether the last name is known is seen when its section is read."""
+    path, equals, text = setting.partition("=")
+    names = path.strip().split(".")
+    if not equals or names[0] not in SECTIONS or len(names) < 2 or not all(names):
+        raise SpecError(f"--set {setting}: must be section.key=value, the section one of {', '.join(SECTIONS)}"[:199])
+    place: Any = config
+    for depth, name in enumerate(names[:-1]):
+        if place.get(name) is None:
+            place[name] = {}
+        place = place[name]
+        if not isinstance(place, dict):
+            raise SpecError(f"--set {setting}: {'.'.join(names[: depth + 1])}={shown(place)} has no keys; set it whole")
+    place[names[-1]] = parsed(text, f"--set {setting}")
+
+
+def with_trace(config: Mapping[str, Any], trace: str | Path, **options: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The sections with a replay of this file as their workload, and notes on what that put aside.
+
+    The plane of a closed loop (turnaround, ingest) holds for the replay too; `options` are `format` and `spread`.
+    """
+    given, notes = config.get("workload") or {}, []
+    workload = dict(given) if isinstance(given, Mapping) else {"mode": given}
+    if workload.get("mode", "replay") != "replay":
+        dropped = [name for name in workload if name not in ("mode", "turnaround_ms", "ingest_us_per_token")]
+        workload = {name: value for name, value in workload.items() if name not in dropped}
+        notes.append(f"the trace replaces the configured workload: {', '.join(dropped)} put aside")
+    workload.pop("rows", None)
+    chosen = {name: value for name, value in options.items() if value is not None}
+    return {**config, "workload": {**workload, "mode": "replay", "trace": str(trace), **chosen}}, tuple(notes)
+
+
+def read_config(config: Mapping[str, Any], folder: Path) -> Asked:
+    """Sections to specs.
+
+    Args:
+        config: what `load_config` answers.
+        folder: where a relative `workload.trace` starts.
+
+    Raises:
+        SpecError, Unsupported: with the key's path.
+    """
+    for name in ("workload", "engine", "timing"):
+        if config.get(name) is None:
+            raise SpecError(f"{name} is missing: add this section")
+    deployment, timing = read_engine(config["engine"]), read_timing(config["timing"])
+    stop, start, phases = read_evaluate(config.get("evaluate"))
+    return Asked(read_workload(config["workload"], folder), deployment, timing, stop, start, phases)
+
+
+def read_workload(section: Any, folder: Path) -> Workload:
+    """`mode: closed` or `mode: replay`, with the constructor's arguments."""
+    mode, rest = chosen(section, "workload", "mode", ("closed", "replay"))
+    make = Workload.closed_loop if mode == "closed" else Workload.replay
+    known = [*signature(make).parameters, *(TRACE if mode == "replay" else ())]
+    checked(rest, "workload", known)
+    if mode == "closed":
+        return made("workload", ("ClosedLoop", "closed_loop"), lambda: Workload.closed_loop(**rest))
+    if ("trace" in rest) == ("rows" in rest):
+        raise SpecError("workload: a replay needs either trace (a file) or rows; give one of them")
+    if "trace" in rest:
+        rest["rows"] = read_trace_file(rest, folder)
+    return made("workload", ("Replay", "replay"), lambda: Workload.replay(**rest))
+
+
+def read_trace_file(rest: dict[str, Any], folder: Path) -> Any:
+    """The frame of the trace; takes its keys out of `rest`."""
+    from passcal.sources.readers import read_trace
+
+    trace, format, spread = rest.pop("trace"), rest.pop("format", "auto"), rest.pop("spread", "none")
+    for name, value in (("trace", trace), ("format", format), ("spread", spread)):
+        if not isinstance(value, str):
+            raise SpecError(f"workload.{name}={shown(value)}: must be a text; correct this value")
+    return read_trace(folder / trace, format, spread=spread)  # type: ignore[arg-type]
+
+
+def read_engine(section: Any) -> Aggregated:
+    """`backend:` and the engine's own options."""
+    backend, rest = chosen(section, "engine", "backend", tuple(ENGINES))
+    model = ENGINES[backend]
+    checked(rest, "engine", [name for name in model.model_fields if name != "backend"])
+    return Aggregated(made("engine", (model.__name__,), lambda: engine(backend, **rest)))
+
+
+def read_timing(section: Any) -> TimingModel:
+    """`kind: linear` or `kind: roofline`, with the model's fields."""
+    kind, rest = chosen(section, "timing", "kind", tuple(TIMINGS))
+    model = TIMINGS[kind]
+    checked(rest, "timing", [field.name for field in fields(model)])
+    for name in ("prefill", "decode", "capture_sizes"):
+        if name in rest and not isinstance(rest[name], list):
+            raise SpecError(f"timing.{name}={shown(rest[name])}: must be a list of numbers; write [a, b, ...]")
+    priced = made("timing", (model.__name__,), lambda: model(**rest))
+    return made("timing", (model.__name__,), priced.timing) if isinstance(priced, Roofline) else priced
+
+
+def read_evaluate(section: Any) -> tuple[Stop | None, Any, Any]:
+    """`start`, `phases` and `stop`, all of which may be left out."""
+    section = {} if section is None else section
+    checked(section, "evaluate", ("start", "phases", "stop"))
+    start, phases = section.get("start", "burst"), section.get("phases", 1)
+    if start not in ("burst", "spread"):
+        raise SpecError(f"evaluate.start={shown(start)}: must be burst or spread; choose one")
+    if isinstance(phases, bool) or not isinstance(phases, int) or phases < 1:
+        raise SpecError(f"evaluate.phases={shown(phases)}: must be a whole number, at least 1; correct this value")
+    if section.get("stop") is None:
+        return None, start, phases
+    kind, rest = chosen(section["stop"], "evaluate.stop", "kind", tuple(STOPS))
+    checked(rest, "evaluate.stop", [field.name for field in fields(STOPS[kind])])
+    for field in fields(STOPS[kind]):
+        check_stop(field.name, rest.get(field.name, field.default), field.default)
+    return made("evaluate.stop", (STOPS[kind].__name__,), lambda: STOPS[kind](**rest)), start, phases
+
+
+def check_stop(name: str, value: Any, default: Any) -> None:
+    """A flag where the default is one, else a count, or nothing where the default is nothing."""
+    if isinstance(default, bool):
+        right, rule = isinstance(value, bool), "true or false"
+    else:
+        least = 0 if name == "warmup" else 1
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        right, rule = whole or (value is None and default is None), f"a whole number, at least {least}"
+    if not right:
+        raise SpecError(f"evaluate.stop.{name}={shown(value)}: must be {rule}; correct this value")
+
+
+def chosen(section: Any, path: str, key: str, names: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
+    """The value of the key that says what the section is, and the other keys."""
+    if not isinstance(section, Mapping):
+        raise SpecError(f"{path}={shown(section)}: must have keys; start with {key}: {names[0]}")
+    if key not in section:
+        raise SpecError(f"{path}.{key} is missing: must be one of {', '.join(names)}; name one")
+    if section[key] not in names:
+        raise SpecError(f"{path}.{key}={shown(section[key])}: must be one of {', '.join(names)}; name one")
+    return section[key], {name: value for name, value in section.items() if name != key}
+
+
+def checked(section: Any, path: str, known: Iterable[str], where: str | None = None) -> None:
+    """Refuse a section that is no mapping, and its first unknown key."""
+    known = tuple(known)
+    if not isinstance(section, Mapping):
+        raise SpecError(f"{where or path}: {shown(section)}: must have keys, of {', '.join(known)}"[:199])
+    for name, value in section.items():
+        if name not in known:
+            full = f"{path}.{name}" if path else str(name)
+            near = ", ".join(known) if known else "no others"
+            text = f"{full}={shown(value)}: unknown key; known are {near}"
+            raise SpecError(text if len(text) < 200 else text[:190].rsplit(", ", 1)[0] + ", ...")
+
+
+def made(path: str, owners: tuple[str, ...], build: Callable[[], T]) -> T:
+    """What `build` makes; its complaint names the key's path instead of the Python class."""
+    try:
+        return build()
+    except (SpecError, Unsupported) as error:
+        text = str(error)
+        for owner in owners:
+            text = text.removeprefix(f"{owner}.").removeprefix(f"{owner}: ")
+        raise type(error)(f"{path}.{text}"[:199]) from None
+    except (TypeError, AttributeError) as error:
+        raise SpecError(f"{path}: {error}; correct the value of the wrong type"[:199]) from None
+
+
+def shown(value: Any) -> str:
+    """A value as a message quotes it."""
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
