@@ -16,6 +16,7 @@ from passcal.spec.workload import Workload
 from passcal.stopping import Drained, LimitCycle, Window
 from passcal.timing.linear import LinearTiming
 from passcal.timing.phase import PhaseTiming
+from passcal.timing.roofline import Roofline
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ __all__ = [
     "PassShape",
     "PhaseTiming",
     "Report",
+    "Roofline",
     "SpecError",
     "Stalled",
     "TimingError",

@@ -50,12 +50,12 @@ class Loader(yaml.SafeLoader):
     """YAML whose numbers are those of YAML 1.2 (`1e-6` is one), and whose keys are given once."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
+        seen: set[str] = set()
         for key, _ in node.value:
-            if key.value in seen:
-                raise SpecError(f"line {key.start_mark.line + 1}: {key.value!r} is given twice; keep one")
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)  # type: ignore[no-any-return]
+            if str(key.value) in seen:
+                raise SpecError(f"line {key.start_mark.line + 1}: {key.value!r:.40} is given twice; keep one")
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
 
 
 Loader.add_implicit_resolver(
@@ -75,7 +75,7 @@ def load_config(path: str | Path, settings: Iterable[str] = ()) -> dict[str, Any
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise SpecError(f"{path}: {reason}; give a YAML file"[:199]) from None
     try:
-        config = parsed(text, str(path))
+        config: dict[str, Any] = parsed(text, str(path))
     except SpecError as error:
         raise SpecError(f"{path}: {error}"[:199]) from None
     checked(config, "", SECTIONS, str(path))
@@ -167,7 +167,7 @@ def read_trace_file(rest: dict[str, Any], folder: Path) -> Any:
     for name, value in (("trace", trace), ("format", format), ("spread", spread)):
         if not isinstance(value, str):
             raise SpecError(f"workload.{name}={shown(value)}: must be a text; correct this value")
-    return read_trace(folder / trace, format, spread=spread)  # type: ignore[arg-type]
+    return read_trace(folder / trace, format, spread=spread)
 
 
 def read_engine(section: Any) -> Aggregated:

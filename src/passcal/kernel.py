@@ -9,6 +9,7 @@ from typing import Any
 from passcal.calendar.backends import land, plan, write_rank
 from passcal.core import cycle
 from passcal.core.compiled import entry, jit
+from passcal.core.handle import handle
 from passcal.core.rank import route
 from passcal.core.tables import NEVER, NOBODY, State
 from passcal.sources.closed import born, next_birth, send
@@ -20,8 +21,14 @@ DONE, SLICE, GROW, ASK, CYCLE, STALLED, AGAIN = 0, 1, 2, 3, 4, 5, 6
 
 
 @entry
-def run(state: State) -> int:
+def run(tables: State) -> int:
     """Advance until something stops the loop; returns why."""
+    return loop(handle(tables))
+
+
+@jit
+def loop(state: State) -> int:
+    """Events in the order of time: what ends lands, clients and arrivals act, free engines start."""
     world = state.world[0]
     while True:
         while world.cursor < len(state.ranks):  # plan the engines that are free at this instant

@@ -113,9 +113,9 @@ def read_workload(given: Any, caching: bool) -> tuple[Workload, tuple[int, ...]]
         parts = taken(given, "workload", {"mode": ..., "requests": ..., **PLANE})
         sent = [read_sent(row, f"workload.requests.{i}", caching) for i, row in enumerate(listed(parts, "requests"))]
         sent.sort(key=lambda row: row[0])
-        rows = [(dispatch, isl, min(prefix, isl - 1), osl) for dispatch, (isl, prefix, osl) in sent]
+        arrivals = [(dispatch, isl, min(prefix, isl - 1), osl) for dispatch, (isl, prefix, osl) in sent]
         plane = {name: parts[name] for name in PLANE}
-        return Workload.replay(rows, **plane), tuple(prefix for _, (_, prefix, _) in sent)
+        return Workload.replay(arrivals, **plane), tuple(prefix for _, (_, prefix, _) in sent)
     raise SpecError(f"workload.mode={shown(mode)}: must be 'closed' or 'replay'; name one of them")
 
 

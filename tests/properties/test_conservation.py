@@ -1,9 +1,12 @@
 """Nothing is lost and nothing happens before its cause, whatever the traffic and the engine."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 
 from tests.worlds import World, token_times, worlds
+
+pytestmark = pytest.mark.slow
 
 
 @given(worlds)
@@ -38,7 +41,9 @@ def test_work_is_conserved(world: World):
 def test_causes_come_first(world: World):
     frame = world.ask().requests()
     ingest = world.traffic.get("ingest_us_per_token", 0.0) / 1000
-    assert (frame["visible_ms"] == frame["dispatch_ms"] + world.traffic.get("turnaround_ms", 0.0) + frame["isl"] * ingest).all()
+    assert (
+        frame["visible_ms"] == frame["dispatch_ms"] + world.traffic.get("turnaround_ms", 0.0) + frame["isl"] * ingest
+    ).all()
     assert (frame["visible_ms"] <= frame["admitted_ms"]).all()
     assert (frame["admitted_ms"] < frame["first_ms"]).all()
     assert (frame["first_ms"] <= frame["done_ms"]).all()
@@ -52,7 +57,7 @@ def test_passes_do_not_overlap_and_carry_something(world: World):
     assert (passes["end_ms"] > passes["start_ms"]).all()
     assert (passes["start_ms"].to_numpy()[1:] >= passes["end_ms"].to_numpy()[:-1]).all()
     assert (passes["prefill_requests"] + passes["decode_requests"] > 0).all()
-    assert ((passes["prefill_tokens"] >= passes["prefill_requests"])).all()
+    assert (passes["prefill_tokens"] >= passes["prefill_requests"]).all()
 
 
 @given(worlds)

@@ -58,8 +58,8 @@ SEQUENCE = np.dtype(
         ("generated", "i4"),
         ("given", "i4"),  # tokens of the pass that is planned or in flight
         ("held", "i4"),  # blocks
-        ("after", "i4"),
-        ("before", "i4"),
+        ("after", "i8"),
+        ("before", "i8"),
         ("serial", "i4"),  # admission order
         ("last_pass", "i4"),  # the pass that emitted its newest token
         ("last_ms", "f8"),  # and when
@@ -198,15 +198,15 @@ class State(NamedTuple):
     forms: Any  # FORM[stages]
     captured: Any  # i8[stages, n], padded row counts
     shape: Any  # SHAPE[1], of the plan being priced
-    chunks: Any  # i4[n, 2], its chunks when a Python model prices it: new, past
-    running: Any  # i4[ranks, seats], in admission order
-    late: Any  # i4[ranks, seats], finished in the pass that an async plan could not see yet
-    gone: Any  # i4[ranks * seats]
-    scratch: Any  # i4[seats]
-    bucket_head: Any  # i4[ranks, ring]
-    bucket_tail: Any  # i4[ranks, ring]
-    residues: Any  # i4[ranks, block_size], crowd rows that need a block when pass number mod block_size is this
-    lists: Any  # i4[ranks, LISTS, width], what a calendar keeps between planning and landing
+    chunks: Any  # i8[n, 2], its chunks when a Python model prices it: new, past
+    running: Any  # i8[ranks, seats], in admission order
+    late: Any  # i8[ranks, seats], finished in the pass that an async plan could not see yet
+    gone: Any  # i8[ranks * seats]
+    scratch: Any  # i8[seats]
+    bucket_head: Any  # i8[ranks, ring]
+    bucket_tail: Any  # i8[ranks, ring]
+    residues: Any  # i8[ranks, block_size], crowd rows that need a block when pass number mod block_size is this
+    lists: Any  # i8[ranks, LISTS, width], what a calendar keeps between planning and landing
     sglang: Any  # SGLANG[ranks], or [1]
     sglang_lives: Any  # SGLANG_LIFE[n], or [1]
     nodes: Any  # NODE[n], or [1]

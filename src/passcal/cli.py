@@ -1,0 +1,228 @@
+"""The command line: YAML in, a table, JSON or CSV out.
+
+Exit codes: 0 done; 1 nothing feasible, or the gate failed; 2 bad input, told in one line with the value, the rule and the remedy;
+130 interrupted. Everything heavy is imported inside the commands, so that help and refusals come at once.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ParamSpec
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from passcal.config import Asked
+    from passcal.report import Report
+
+__all__ = ["app", "main"]
+
+P = ParamSpec("P")
+DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+SHOW_AFTER_S = 1.0
+
+app = typer.Typer(
+    name="passcal",
+    help="Latency distributions of LLM serving, from the engine's own pass calendar.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key, as engine.max_num_seqs=64.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")]
+Csv = Annotated[str | None, typer.Option("--csv", metavar="FILE", help="Write one line of CSV; - for standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks on standard error.")]
+
+
+def main() -> None:
+    """The console script."""
+    app()
+
+
+def guarded(command: Callable[P, None]) -> Callable[P, None]:
+    """Turn errors into one line on standard error and an exit code."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        from passcal.errors import Diverged, NotConverged, Stalled
+
+        try:
+            command(*args, **kwargs)
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+        except (Diverged, NotConverged, Stalled) as error:
+            typer.echo(f"passcal: {error}", err=True)
+            raise typer.Exit(FAILED) from None
+        except ValueError as error:
+            if type(error).__module__ != "passcal.errors":
+                raise
+            typer.echo(f"passcal: {error}", err=True)
+            raise typer.Exit(BAD_INPUT) from None
+
+    return run
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+) -> None:
+    """Latency distributions of LLM serving, from the engine's own pass calendar."""
+    if version:
+        from passcal import __version__
+
+        typer.echo(f"passcal {__version__}")
+        raise typer.Exit(DONE)
+
+
+@app.command()
+@guarded
+def evaluate(
+    file: Annotated[Path, typer.Argument(help="YAML with the sections workload, engine, timing, evaluate.")],
+    settings: Set = None,
+    json: Json = False,
+    csv: Csv = None,
+    quiet: Quiet = False,
+) -> None:
+    """Predict the latencies of one deployment."""
+    from passcal.config import load_config, read_config
+
+    check_outputs(json, csv)
+    asked = read_config(load_config(file, settings or ()), file.parent)
+    deliver(computed(asked, quiet), json, csv, quiet)
+
+
+@app.command()
+@guarded
+def replay(
+    trace: Annotated[Path, typer.Argument(help="A trace: Azure, Mooncake or a plain table, also gzip.")],
+    config: Annotated[Path, typer.Option("--config", help="YAML with the sections engine and timing.")],
+    requests_csv: Annotated[Path | None, typer.Option(help="Write one line a request to this file.")] = None,
+    format: Annotated[str | None, typer.Option(help="auto, azure, mooncake or table.")] = None,
+    spread: Annotated[str | None, typer.Option(help="none, or uniform: deal rows of a tick out evenly.")] = None,
+    settings: Set = None,
+    json: Json = False,
+    csv: Csv = None,
+    quiet: Quiet = False,
+) -> None:
+    """Send the requests of a trace through one deployment."""
+    from passcal.config import load_config, read_config, with_trace
+    from passcal.render import check_target, write_whole
+
+    check_outputs(json, csv)
+    check_target(requests_csv, "--requests-csv")
+    sections, notes = with_trace(load_config(config, settings or ()), trace, format=format, spread=spread)
+    report = computed(read_config(sections, Path()), quiet)
+    if requests_csv is not None:
+        frame = report.requests()
+        write_whole(requests_csv, "--requests-csv", lambda out: frame.to_csv(out, index=False, lineterminator="\n"))
+    deliver(report, json, csv, quiet, notes)
+
+
+@app.command()
+@guarded
+def gate(
+    files: Annotated[list[Path] | None, typer.Argument(help="Scenarios; by default all of the checkout.")] = None,
+    root: Annotated[Path | None, typer.Option(help="The checkout with tools/oracle; by default found upward.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Compare passcal with the oracle, token by token; exit 1 if they disagree anywhere."""
+    from passcal.gate import checkout_root, run, scenario_files
+    from passcal.render import print_gate
+
+    top = checkout_root(root or Path.cwd())
+    scenarios = files or scenario_files(top)
+    tell_if_cold(quiet)
+    outcomes = []
+    with waiting(f"{len(scenarios)} scenarios", quiet) as say:
+        for outcome in run(scenarios, top):
+            outcomes.append(outcome)
+            say(f"{len(outcomes)} of {len(scenarios)} scenarios")
+    print_gate(outcomes, console())
+    if any(outcome.verdict == "differs" for outcome in outcomes):
+        raise typer.Exit(FAILED)
+
+
+def check_outputs(json: bool, csv: str | None) -> None:
+    """Refuse outputs that cannot be delivered, before any work is done."""
+    from passcal.errors import SpecError
+    from passcal.render import check_target
+
+    if json and csv == "-":
+        raise SpecError("--json, --csv -: both go to standard output; give --csv a file")
+    check_target(None if csv in (None, "-") else Path(str(csv)), "--csv")
+
+
+def computed(asked: "Asked", quiet: bool) -> "Report":
+    """The report, with signs of life while it is made."""
+    from passcal.evaluate import evaluate as evaluated
+
+    tell_if_cold(quiet)
+    with waiting("evaluating", quiet):
+        return evaluated(
+            asked.workload, asked.deployment, asked.timing, stop=asked.stop, start=asked.start, phases=asked.phases
+        )
+
+
+def deliver(report: "Report", json: bool, csv: str | None, quiet: bool, notes: tuple[str, ...] = ()) -> None:
+    """Print the report, and write the CSV file if one is asked for."""
+    from passcal.render import as_csv, as_json, print_report, write_whole
+
+    if csv is not None and csv != "-":
+        line = as_csv(report)
+        write_whole(Path(csv), "--csv", lambda out: out.write(line))
+    if json:
+        typer.echo(as_json(report, notes), nl=False)
+    elif csv == "-":
+        typer.echo(as_csv(report), nl=False)
+        for note in () if quiet else (*report.notes, *notes):
+            typer.echo(f"note: {note}", err=True)
+    else:
+        print_report(report, console(), notes)
+
+
+def console() -> "Console":
+    """Standard output; without a terminal wide enough for every table."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=100)
+
+
+def tell_if_cold(quiet: bool) -> None:
+    """Say what the first run of a version spends its time on."""
+    from passcal.core.compiled import INTERPRETED, cache_folder
+
+    if not quiet and not INTERPRETED and not any(cache_folder().glob("*")):
+        typer.echo("compiling the kernel once, about ten seconds...", err=True)
+
+
+@contextmanager
+def waiting(text: str, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """On a terminal, a spinner on standard error for what takes over a second; yields how to change its text."""
+    from rich.console import Console
+
+    stderr = Console(stderr=True)
+    if quiet or not stderr.is_terminal:
+        yield lambda text: None
+        return
+    status = stderr.status(text)
+    timer = threading.Timer(SHOW_AFTER_S, status.start)
+    timer.start()
+    try:
+        yield status.update
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
+
+
+if __name__ == "__main__":
+    main()

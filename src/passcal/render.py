@@ -1,0 +1,144 @@
+"""A report as a terminal table, a JSON object or a line of CSV; and files that are written whole or not at all."""
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from passcal.errors import SpecError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from passcal.gate import Outcome
+    from passcal.report import Report
+
+__all__ = ["as_csv", "as_json", "check_target", "print_gate", "print_report", "write_whole"]
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+ROWS = {"TTFT": "ttft_ms", "ITL": "itl_ms", "TPOT": "tpot_ms", "E2E": "e2e_ms", "queue": "queue_ms"}
+VERDICTS = {
+    "agreed": "agreed",
+    "unsupported": "not modelled here",
+    "refused": "refused by both sides",
+    "differs": "differ",
+}
+WINDOWS = {"cycle": "limit cycle (exact)", "window": "window", "drained": "whole run"}
+
+
+def figure(value: float) -> str:
+    """Four significant digits, never as a power of ten; a dash where nothing was measured."""
+    if not math.isfinite(value):
+        return "-"
+    digits = 3 - (math.floor(math.log10(abs(value))) if value else 0)
+    return f"{round(value, digits):,.{max(0, digits)}f}" if digits < 9 else "0"
+
+
+def print_report(report: "Report", console: "Console", notes: Iterable[str] = ()) -> None:
+    """Latencies as a table, then rates, the window, what binds, and notes."""
+    from rich.table import Table
+
+    table = Table("ms", "mean", *QUANTILES, title="Latency", title_justify="left", pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for label, name in ROWS.items():
+        measured = getattr(report, name)
+        table.add_row(label, figure(measured.mean), *map(figure, measured.quantiles(QUANTILES.values())))
+    console.print(table)
+    window, binding = report.window, report.binding
+    lines = {
+        "throughput": f"{figure(report.throughput_per_s)} requests/s, {figure(report.output_tokens_per_s)} output tokens/s",
+        "start-up": f"TTFT mean {figure(report.startup_ttft_ms.mean)} ms, max {figure(report.startup_ttft_ms.max)} ms",
+        "window": f"{WINDOWS[window.kind]}: {window.requests:,} requests, {window.passes:,} passes, {figure(window.length_ms)} ms",
+        "binding": f"{binding}: {binding.why}",
+        "preempted": f"{report.preemptions:,} times",
+    }
+    if not report.startup_ttft_ms.count:
+        del lines["start-up"]
+    if not report.preemptions:
+        del lines["preempted"]
+    for label, text in lines.items():
+        console.print(f"{label:<11}{text}", highlight=False, markup=False, soft_wrap=True)
+    for note in (*report.notes, *notes):
+        console.print(f"{'note':<11}{note}", highlight=False, markup=False, soft_wrap=True)
+
+
+def print_gate(outcomes: list["Outcome"], console: "Console") -> None:
+    """How many agree, every scenario that does not, and the first disagreement in full."""
+    from rich.table import Table
+
+    counts = {verdict: [o for o in outcomes if o.verdict == verdict] for verdict in VERDICTS}
+    table = Table("scenarios", "count", title="Gate: passcal against the oracle", title_justify="left", pad_edge=False)
+    table.columns[1].justify = "right"
+    table.add_row("agreed, every token", f"{len(counts['agreed'])}/{len(outcomes)}")
+    for verdict, label in VERDICTS.items():
+        if verdict != "agreed" and counts[verdict]:
+            table.add_row(label, str(len(counts[verdict])))
+    console.print(table)
+    for verdict in ("unsupported", "refused", "differs"):
+        for outcome in counts[verdict]:
+            more = f" (and {len(outcome.details) - 1} more)" if verdict == "differs" and outcome.details[1:] else ""
+            line = f"{verdict:<12}{outcome.name}: {outcome.details[0]}{more}"
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def as_json(report: "Report", notes: Iterable[str] = ()) -> str:
+    """The columns of the report by name, with why the limit binds, the window and the notes; NaN is null."""
+    columns = {name: plain(value) for name, value in report.to_columns().items()}
+    window = {name: plain(value) for name, value in vars(report.window).items()}
+    more = {"binding_why": report.binding.why, "window": window, "notes": [*report.notes, *notes]}
+    return json.dumps({**columns, **more}, indent=2, allow_nan=False) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, str) or value is None:
+        return str(value) if isinstance(value, str) else None
+    if isinstance(value, int):
+        return value
+    return float(value) if math.isfinite(value) else None
+
+
+def as_csv(report: "Report") -> str:
+    """The columns of the report: a header and one line; NaN is an empty cell."""
+    text, columns = io.StringIO(), report.to_columns()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerow(["" if plain(value) is None else plain(value) for value in columns.values()])
+    return text.getvalue()
+
+
+def check_target(path: Path | None, option: str) -> None:
+    """Refuse, before any work is done, a file that could not be written.
+
+    Raises:
+        SpecError: its folder does not exist, or it is there and no plain file.
+    """
+    if path is None:
+        return
+    if not path.parent.is_dir():
+        raise SpecError(f"{option} {path}: its folder does not exist; make it first")
+    if path.exists() and not path.is_file():
+        raise SpecError(f"{option} {path}: is no plain file; name another")
+
+
+def write_whole(path: Path, option: str, write: Callable[[TextIO], object]) -> None:
+    """Let `write` fill a file beside the target and then take its place, so that nobody sees half of it.
+
+    Raises:
+        SpecError: the file cannot be written.
+    """
+    check_target(path, option)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with beside.open("x", encoding="utf-8", newline="") as file:
+            write(file)
+        beside.replace(path)
+    except OSError as error:
+        raise SpecError(f"{option} {path}: cannot be written ({error.strerror}); name another file") from None
+    finally:
+        beside.unlink(missing_ok=True)

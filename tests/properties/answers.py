@@ -1,0 +1,44 @@
+"""`python -m tests.properties.answers`: a digest of a few answers, to be the same in every process and mode."""
+
+import hashlib
+import json
+import sys
+
+import passcal as pc
+from passcal.core.compiled import INTERPRETED
+from tests.worlds import CLOCK
+
+ROWS = [(37 + 53 * k % 211, k % 5, 1 + 7 * k % 29) for k in range(60)]
+SENT = [(31.7 * (k // 3), *row) for k, row in enumerate(ROWS)]
+TIGHT = {"num_gpu_blocks": 24, "max_num_seqs": 12, "max_num_batched_tokens": 128, "enable_prefix_caching": False}
+
+
+def callbacks() -> pc.PhaseTiming:
+    """Timing that the kernel has to ask for."""
+    return pc.PhaseTiming(
+        lambda n, isl, prefix: 3.0 + 0.02 * n * (isl - prefix), lambda n, context: 5.0 + 0.001 * n * context
+    )
+
+
+def answers() -> dict[str, str]:
+    """One digest a question, over every bit of requests, passes and columns."""
+    found = {}
+    for lookahead in (False, True):
+        engine = pc.Vllm(async_scheduling=lookahead, **TIGHT)
+        endless = pc.Workload.closed_loop(900, 12, 6, turnaround_ms=2.5)
+        questions = {
+            "closed": (pc.Workload.closed_loop(shapes=ROWS, concurrency=9, requests=80), engine, CLOCK),
+            "replay": (pc.Workload.replay(SENT, ingest_us_per_token=3.6), engine, CLOCK),
+            "asked": (pc.Workload.replay(SENT), engine, callbacks()),
+            "cycle": (endless, pc.Vllm(async_scheduling=lookahead, max_num_batched_tokens=1024), CLOCK),
+        }
+        for name, question in questions.items():
+            report = pc.evaluate(*question)
+            text = report.requests().to_json(double_precision=15) + report.passes().to_json(double_precision=15)
+            text += "".join(v.hex() if isinstance(v, float) else str(v) for v in report.to_columns().values())
+            found[f"{name} {lookahead}"] = hashlib.sha256(text.encode()).hexdigest()
+    return found
+
+
+if __name__ == "__main__":
+    json.dump({"interpreted": INTERPRETED, "answers": answers()}, sys.stdout)

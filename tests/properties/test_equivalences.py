@@ -1,0 +1,118 @@
+"""Two ways to say one thing give one answer, bit for bit."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import passcal as pc
+from passcal.assemble import assemble
+from passcal.machine import Machine
+from passcal.stopping import Measured
+from tests.worlds import CLOCK, World, closed_worlds, replay_worlds, same, times, worlds
+
+pytestmark = pytest.mark.slow
+
+HUGE = 2_000_000  # blocks
+few = settings(max_examples=25)
+
+
+@given(worlds, st.sampled_from([0.25, 2.0, 8.0]))
+def test_time_has_no_scale(world: World, k: float):
+    """All durations times k (a power of two, so that rounding is the same) give all times by k."""
+    slower = pc.LinearTiming(*(tuple(k * c for c in part) for part in (CLOCK.prefill, CLOCK.decode)))
+    names = ("turnaround_ms", "ingest_us_per_token", "stagger_ms")
+    traffic = {name: k * world.traffic[name] for name in names if name in world.traffic}
+    if not world.closed:
+        traffic["rows"] = [(k * row[0], *row[1:]) for row in world.traffic["rows"]]
+    scaled, once = times(world.but(traffic, timing=slower).ask()), times(world.ask())
+    for name in scaled:
+        assert (scaled[name] == once[name] * (1 if name == "preemptions" else k)).all(), name
+
+
+@given(worlds)
+def test_memory_that_never_binds_is_no_memory(world: World):
+    unlimited = {"num_gpu_blocks": None, "watermark": 0.0}
+    assert same(world.but(engine=unlimited).ask(), world.but(engine={"num_gpu_blocks": HUGE}).ask())
+
+
+@given(closed_worlds())
+def test_a_replay_of_what_a_closed_loop_sent_is_that_closed_loop(world: World):
+    loop = world.ask()
+    sent = loop.requests()[["dispatch_ms", "isl", "prefix", "osl"]]
+    plane = {name: value for name, value in world.traffic.items() if name in ("turnaround_ms", "ingest_us_per_token")}
+    assert same(loop, pc.evaluate(pc.Workload.replay(sent, **plane), world.spec, world.timing))
+
+
+@given(st.integers(1, 900), st.integers(1, 60), st.integers(1, 20), st.booleans())
+def test_one_shape_is_fixed_lengths(isl: int, osl: int, clients: int, lookahead: bool):
+    engine = pc.Vllm(async_scheduling=lookahead, max_num_batched_tokens=512, max_num_seqs=8)
+    plain = pc.Workload.closed_loop(isl, osl, clients)
+    assert (
+        plain
+        == pc.Workload.closed_loop(isl, osl, clients, prefix=0)
+        == pc.Workload.closed_loop(shapes=[(isl, osl)], concurrency=clients)
+    )
+    doubled = pc.Workload.closed_loop(shapes=[(isl, 0, osl)] * 2, concurrency=clients)
+    ask = pc.evaluate_closed_loop
+    one, other = (ask(w, engine, CLOCK, stop=pc.Window(requests=60, warmup=5)) for w in (plain, doubled))
+    assert same(one, other)
+
+
+@given(replay_worlds())
+def test_rows_are_read_in_every_form(world: World):
+    rows = world.traffic["rows"]
+    columns = dict(zip(("dispatch_ms", "isl", "prefix", "osl"), zip(*rows, strict=True), strict=True))
+    expected = pc.Workload.replay(rows)
+    kinds = [("dispatch_ms", "f8"), ("isl", "i8"), ("prefix", "i8"), ("osl", "i8")]
+    for form in (columns, np.array(rows, kinds), [dict(zip(columns, row, strict=True)) for row in rows]):
+        assert pc.Workload.replay(form) == expected
+
+
+@given(worlds)
+def test_callbacks_that_state_the_formula_are_the_formula(world: World):
+    a0, a1, d0, d1, d2 = 5.0, 0.0203, 8.0, 0.0517, 2.3e-6
+    linear = world.but(timing=pc.LinearTiming((a0, a1), (d0, d1, d2))).ask()
+    calls = pc.PhaseTiming(
+        lambda batch, isl, prefix: a0 + a1 * batch * (isl - prefix),
+        lambda batch, context: d0 + d1 * batch + d2 * batch * context,
+    )
+    asked = pc.evaluate(world.workload, world.spec, calls)
+    np.testing.assert_allclose(times(asked), times(linear), rtol=1e-12)
+    np.testing.assert_allclose(asked.passes(), linear.passes(), rtol=1e-12)
+
+
+@given(worlds, st.integers(1, 7))
+@few
+def test_slices_of_a_run_are_the_run(world: World, passes: int):
+    """The kernel keeps everything that it knows in the tables, so it may stop between any two passes."""
+    whole, sliced = (assemble(world.workload, pc.Aggregated(world.spec), world.timing) for _ in range(2))
+    pc.Drained().measure(whole)
+    while sliced.advance(passes):
+        assert sliced.world["passes"] <= whole.world["passes"]
+    n = len(whole.state.requests)
+    assert sliced.world["now"] == whole.world["now"]
+    assert sliced.world["passes"] == whole.world["passes"]
+    assert (sliced.state.requests[:n] == whole.state.requests[:n]).all()
+    assert same(drained(sliced, world), drained(whole, world))
+
+
+def drained(machine: Machine, world: World) -> pc.Report:
+    """The report of a machine that has run to its end."""
+    measured: Measured = pc.Drained().measure(machine)
+    return pc.Report((measured,), world.timing, closed=world.closed, fidelity="", again=lambda *_: None)  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.parametrize("lookahead", [False, True])
+def test_tables_grow_without_a_trace(lookahead: bool):
+    """A closed loop outgrows its tables, a replay of the same dispatches starts with room for all its requests."""
+    rows = [(40 + 17 * k % 90, 1 + 5 * k % 23) for k in range(31)]
+    engine = {"async_scheduling": lookahead, "max_num_seqs": 16, "num_gpu_blocks": 60, "max_num_batched_tokens": 256}
+    world = World(True, {"shapes": rows, "concurrency": 24, "requests": 6000}, engine)
+    machine = assemble(world.workload, pc.Aggregated(world.spec), world.timing)
+    before = [len(table) for table in (machine.state.requests, machine.state.runs, machine.state.stalls)]
+    loop = drained(machine, world)
+    after = [len(table) for table in (machine.state.requests, machine.state.runs, machine.state.stalls)]
+    assert all(small < large for small, large in zip(before, after, strict=True))
+    sent = loop.requests()[["dispatch_ms", "isl", "prefix", "osl"]]
+    assert same(loop, pc.evaluate(pc.Workload.replay(sent), world.spec, world.timing))
