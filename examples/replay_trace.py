@@ -20,4 +20,6 @@ for speed in (1, 2, 4):
 
 requests = report.requests()
 worst = requests.loc[(requests["first_ms"] - requests["dispatch_ms"]).idxmax()]
-print(f"at {speed}x request {worst['request']:.0f} waits longest: isl {worst['isl']:.0f}, sent at {worst['dispatch_ms']:.4g} ms")
+print(
+    f"at {speed}x request {worst['request']:.0f} waits longest: isl {worst['isl']:.0f}, sent at {worst['dispatch_ms']:.4g} ms"
+)

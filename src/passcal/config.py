@@ -98,8 +98,10 @@ def put(config: dict[str, Any], setting: str) -> None:
     """Put one `path=value` in; whether the last name is known is seen when its section is read."""
     path, equals, text = setting.partition("=")
     names = path.strip().split(".")
-    if not equals or names[0] not in SECTIONS or len(names) < 2 or not all(names):
-        raise SpecError(f"--set {setting}: must be section.key=value, the section one of {', '.join(SECTIONS)}"[:199])
+    if not equals or names[0] not in SECTIONS or not all(names):
+        raise SpecError(
+            f"--set {setting}: must be path=value, the path starting with one of {', '.join(SECTIONS)}"[:199]
+        )
     place: Any = config
     for depth, name in enumerate(names[:-1]):
         if place.get(name) is None:

@@ -4,9 +4,10 @@ from typing import Literal
 
 from passcal.assemble import assemble
 from passcal.errors import SpecError
+from passcal.machine import IdentitiesNeeded
 from passcal.report import Report
 from passcal.spec.deployment import Aggregated
-from passcal.spec.engine import EngineSpec, Vllm
+from passcal.spec.engine import EngineSpec
 from passcal.spec.workload import ClosedLoop, Replay, Workload
 from passcal.stopping import Drained, LimitCycle, Measured, Stop, Window
 from passcal.timing.base import TimingModel
@@ -41,7 +42,7 @@ def evaluate(
         TimingError: the timing model raised or answered with no duration.
         Stalled: the engine can never run what waits.
     """
-    if isinstance(deployment, Vllm):
+    if isinstance(deployment, EngineSpec):
         deployment = Aggregated(engine=deployment)
     if not isinstance(deployment, Aggregated):
         raise SpecError(f"deployment={type(deployment).__name__}: must be an engine or pc.Aggregated(engine)")
@@ -95,7 +96,10 @@ def evaluate_replay(workload: Replay, engine: EngineSpec, timing: TimingModel, *
 
 def measure(workload: Workload, deployment: Aggregated, timing: TimingModel, stop: Stop) -> Measured:
     """One run from an empty system to its stop."""
-    return stop.measure(assemble(workload, deployment, timing))
+    try:
+        return stop.measure(assemble(workload, deployment, timing))
+    except IdentitiesNeeded:
+        return stop.measure(assemble(workload, deployment, timing, identities=True))
 
 
 def with_stagger(workload: Workload, stagger_ms: float | None) -> Workload:

@@ -173,6 +173,9 @@ def next_arrival(state: State) -> float:
 @jit
 def full(state: State) -> bool:
     """Whether a table could overflow before the loop looks again."""
+    for k in range(len(state.ranks)):
+        if state.ranks[k].identities and state.ranks[k].slots_free < state.running.shape[1]:
+            return True
     world = state.world[0]
     seats = state.running.size
     return (

@@ -3,13 +3,22 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from passcal.core.plan import PassShape
-from passcal.core.tables import State, grown
+from passcal.core.tables import NOBODY, State, grown
 from passcal.errors import Stalled, TimingError
-from passcal.kernel import ASK, GROW, STALLED, run
+from passcal.kernel import AGAIN, ASK, GROW, STALLED, run
 from passcal.timing.base import TimingModel
 
-__all__ = ["Machine"]
+__all__ = ["IdentitiesNeeded", "Machine"]
+
+
+class IdentitiesNeeded(Exception):
+    """Cached KV could be hit that was only counted: assemble the run again, with identities."""
+
+
+BY_REQUEST = ("sglang_lives", "trtllm_lives")  # tables of an engine with a row a request
 
 
 class Machine:
@@ -35,6 +44,7 @@ class Machine:
 
         Raises:
             Stalled: nothing can run any more though requests wait.
+            IdentitiesNeeded: the run must be assembled again with identities.
             TimingError: the timing model raised or answered with something that is not a duration.
         """
         self.world["until_pass"] = self.world["passes"] + passes
@@ -44,6 +54,8 @@ class Machine:
                 self.world["answer_ms"] = self._ask()
             elif reason == GROW:
                 self._grow()
+            elif reason == AGAIN:
+                raise IdentitiesNeeded
             elif reason == STALLED:
                 raise Stalled(self._why_stalled())
             else:
@@ -57,8 +69,11 @@ class Machine:
             state = state._replace(stalls=grown(state.stalls, int(world["stalls"]) + state.running.size))
         more = min(int(world["limit"] - world["sent"]), int(world["unborn"]) + state.running.size)
         wanted = int(world["rows"]) + more
+        if self.rank["identities"] and self.rank["slots_free"] < state.running.shape[1]:
+            state = more_slots(state)
         if world["closed"] and wanted > len(state.requests):
-            state = state._replace(requests=grown(state.requests, wanted), sequences=grown(state.sequences, wanted))
+            names = ["requests", "sequences"] + [name for name in BY_REQUEST if len(getattr(state, name)) > 1]
+            state = state._replace(**{name: grown(getattr(state, name), wanted) for name in names})
         self.state = state
 
     def _ask(self) -> float:
@@ -89,6 +104,17 @@ class Machine:
             f"stalled: a prompt of {int(request['isl'])} tokens can never be admitted with "
             f"{int(rank['free'])} free blocks of {int(rank['block_size'])} and {int(rank['mark'])} kept by the watermark; give more blocks"
         )
+
+
+def more_slots(state: State) -> State:
+    """Twice the block tables of the prefix cache; new slots are free."""
+    rank, (slots, width) = state.ranks[0], state.tables.shape
+    tables, stack = np.zeros((2 * slots, width), np.int64), np.zeros(2 * slots, np.int64)
+    tables[:slots], free = state.tables, int(rank["slots_free"])
+    stack[:free], stack[free : free + slots] = state.slots[:free], np.arange(slots, 2 * slots)
+    rank["slots_free"] += slots
+    contents = np.concatenate([state.contents, np.full(slots * width, NOBODY)])
+    return state._replace(tables=tables, slots=stack, contents=contents)
 
 
 def priced(timing: TimingModel, shape: PassShape) -> float:

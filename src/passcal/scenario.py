@@ -23,17 +23,18 @@ __all__ = ["Question", "answer", "read_scenario"]
 PLANNED = ("sglang", "trtllm")  # backends that the language has and this version has not
 PLANE = {"turnaround_ms": 0.0, "ingest_us_per_token": 0.0}
 LENGTHS = {"isl": ..., "prefix": 0, "osl": ..., "prefix_group": None, "prefix_len": 0}
+LEAST = {"isl": 1, "prefix": 0, "osl": 1, "prefix_len": 0}
 
 
 @dataclass(frozen=True)
 class Question:
-    """A scenario as passcal takes it. `prefixes` are as written, dealt like the lengths: the language lets them reach isl."""
+    """A scenario as passcal takes it. `rows` are the lengths as written, in the order in which they are dealt."""
 
     name: str
     workload: Workload
     deployment: Aggregated
     timing: TimingModel
-    prefixes: tuple[int, ...]
+    rows: Sequence[Mapping[str, Any]]
 
 
 def answer(scenario: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,32 +47,22 @@ def answer(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """
     asked = read_scenario(scenario)
     measured = measure(asked.workload, asked.deployment, asked.timing, Drained())
-    refuse_resumed_hits(asked, measured)
     columns = {name: column.tolist() for name, column in pass_table(measured).items()}
     passes = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return {"name": asked.name, "requests": request_answers(asked, measured), "passes": passes}
 
 
-def refuse_resumed_hits(asked: Question, measured: Measured) -> None:
-    """A preempted sequence of a caching engine finds its own blocks again (V9), which this version does not model."""
-    preempted = measured.state.requests["preemptions"][measured.rows]
-    if asked.deployment.engine.enable_prefix_caching and preempted.any():
-        raise Unsupported(
-            f"{int(preempted.sum())} preemptions with enable_prefix_caching=True: cache hits of a resumed sequence "
-            "are not modelled yet; turn it off or give more blocks"
-        )
-
-
 def request_answers(asked: Question, measured: Measured) -> list[dict[str, Any]]:
     """What the language wants to know of each request, in dispatch order."""
     table, answers = measured.state.requests[measured.rows], []
-    copied = ("dispatch_ms", "visible_ms", "admitted_ms", "isl", "osl", "preemptions")
+    copied = ("dispatch_ms", "visible_ms", "admitted_ms", "isl", "cached", "preemptions")
     columns = {name: table[name].tolist() for name in copied}
-    cached, times = table["prefix"].tolist(), token_times(measured)
+    times = token_times(measured)
     for i in range(len(table)):
         given = {name: column[i] for name, column in columns.items()}
-        prefix = asked.prefixes[i % len(asked.prefixes)]
-        answers.append({"request": i, **given, "prefix": prefix, "cached": cached[i], "token_ms": times[i].tolist()})
+        wished = asked.rows[i % len(asked.rows)]  # an engine may clip the output, and a prefix may reach isl
+        wish = {name: wished[name] for name in ("prefix", "osl")}
+        answers.append({"request": i, **given, **wish, "token_ms": times[i].tolist()})
     return answers
 
 
@@ -86,8 +77,8 @@ def read_scenario(scenario: Mapping[str, Any]) -> Question:
     if not isinstance(parts["name"], str) or not parts["name"]:
         raise SpecError(f"scenario.name={shown(parts['name'])}: must be a text; give it one")
     deployment = read_engine(parts["backend"], parts["engine"])
-    workload, prefixes = read_workload(parts["workload"], deployment.engine.enable_prefix_caching)
-    return Question(parts["name"], workload, deployment, read_timing(parts["timing"]), prefixes)
+    workload, rows = read_workload(parts["workload"])
+    return Question(parts["name"], workload, deployment, read_timing(parts["timing"]), rows)
 
 
 def read_engine(backend: Any, options: Any) -> Aggregated:
@@ -99,52 +90,52 @@ def read_engine(backend: Any, options: Any) -> Aggregated:
     return Aggregated(engine(backend, **options))
 
 
-def read_workload(given: Any, caching: bool) -> tuple[Workload, tuple[int, ...]]:
-    """The traffic, and the prefixes as they are written."""
+def read_workload(given: Any) -> tuple[Workload, list[dict[str, Any]]]:
+    """The traffic, and the lengths as they are written."""
     mode = given.get("mode") if isinstance(given, Mapping) else None
     if mode == "closed":
         keys = {"concurrency": ..., "requests": ..., "shapes": ..., "stagger_ms": 0.0}
         parts = taken(given, "workload", {"mode": ..., **keys, **PLANE})
-        rows = [read_shape(row, f"workload.shapes.{i}", caching) for i, row in enumerate(listed(parts, "shapes"))]
-        shapes = [(isl, min(prefix, isl - 1), osl) for isl, prefix, osl in rows]
+        shapes = [read_shape(row, f"workload.shapes.{i}") for i, row in enumerate(listed(parts, "shapes"))]
         options = {name: parts[name] for name in ("concurrency", "requests", "stagger_ms", *PLANE)}
-        return Workload.closed_loop(shapes=shapes, **options), tuple(prefix for _, prefix, _ in rows)
+        return Workload.closed_loop(shapes=map(clipped, shapes), **options), shapes
     if mode == "replay":
         parts = taken(given, "workload", {"mode": ..., "requests": ..., **PLANE})
-        sent = [read_sent(row, f"workload.requests.{i}", caching) for i, row in enumerate(listed(parts, "requests"))]
-        sent.sort(key=lambda row: row[0])
-        arrivals = [(dispatch, isl, min(prefix, isl - 1), osl) for dispatch, (isl, prefix, osl) in sent]
+        sent = [read_sent(row, f"workload.requests.{i}") for i, row in enumerate(listed(parts, "requests"))]
+        sent.sort(key=lambda row: row["dispatch_ms"])
         plane = {name: parts[name] for name in PLANE}
-        return Workload.replay(arrivals, **plane), tuple(prefix for _, (_, prefix, _) in sent)
+        return Workload.replay([clipped(row) for row in sent], **plane), sent
     raise SpecError(f"workload.mode={shown(mode)}: must be 'closed' or 'replay'; name one of them")
 
 
-def read_sent(given: Any, where: str, caching: bool) -> tuple[float, tuple[int, int, int]]:
+def read_sent(given: Any, where: str) -> dict[str, Any]:
     """A replayed request: when it is dispatched, and its lengths."""
     parts = taken(given, where, {"dispatch_ms": ..., **LENGTHS})
     dispatch = parts.pop("dispatch_ms")
     if isinstance(dispatch, bool) or not isinstance(dispatch, int | float):
         raise SpecError(f"{where}.dispatch_ms={shown(dispatch)}: must be a number of milliseconds; correct this value")
-    return float(dispatch), read_shape(parts, where, caching)
+    return {"dispatch_ms": float(dispatch), **read_shape(parts, where)}
 
 
-def read_shape(given: Any, where: str, caching: bool) -> tuple[int, int, int]:
-    """Lengths (isl, prefix, osl). A group says nothing to an engine that shares no prefixes."""
+def read_shape(given: Any, where: str) -> dict[str, Any]:
+    """Lengths and prefix group, from a triple or an object."""
     if isinstance(given, list):
         if len(given) != 3:
             raise SpecError(f"{where}={shown(given)}: must be [isl, prefix, osl]; correct this row")
         given = dict(zip(("isl", "prefix", "osl"), given, strict=True))
     parts = taken(given, where, LENGTHS)
-    if parts["prefix_group"] is not None and caching:
-        raise Unsupported(f"{where}.prefix_group={shown(parts['prefix_group'])}: shared prefixes are not modelled yet")
-    lengths = tuple(parts[name] for name in ("isl", "prefix", "osl"))
-    for name, value in zip(("isl", "prefix", "osl"), lengths, strict=True):
-        if isinstance(value, bool) or not isinstance(value, int) or value < (name != "prefix"):
-            least = int(name != "prefix")
+    for name, least in LEAST.items():
+        value = parts[name]
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise SpecError(
                 f"{where}.{name}={shown(value)}: must be a whole number, at least {least}; correct this row"
             )
-    return lengths
+    return parts
+
+
+def clipped(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The language lets a prefix reach isl; at least one token is computed all the same."""
+    return {**row, "prefix": min(row["prefix"], row["isl"] - 1)}
 
 
 def read_timing(given: Any) -> TimingModel:

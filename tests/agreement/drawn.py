@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 Json = dict[str, Any]
 STEP_MS = 1 / 8
 DECODE = ([8.0, 0.25, 1 / 512], [4.0, 0.0, 0.0], [0.0, 1.5, 1 / 64], [1.0, 0.125, 0.0])
-PREFILL = ([5.0, 1 / 64, 0.0, 0.0], [0.5, 1 / 32, 1 / 1024, 1 / 1024], [12.0, 0.0, 0.0, 0.0], [4.0, 1 / 64, 0.0, 1 / 1024])
+PREFILL = (
+    [5.0, 1 / 64, 0.0, 0.0],
+    [0.5, 1 / 32, 1 / 1024, 1 / 1024],
+    [12.0, 0.0, 0.0, 0.0],
+    [4.0, 1 / 64, 0.0, 1 / 1024],
+)
 
 
 def times(most: int) -> st.SearchStrategy[float]:
@@ -19,43 +24,36 @@ def times(most: int) -> st.SearchStrategy[float]:
 
 
 @st.composite
-def lengths(draw: st.DrawFn) -> list[int]:
-    """(isl, prefix, osl); block edges are favoured, and a prefix may reach isl."""
+def lengths(draw: st.DrawFn, grouped: bool) -> Json:
+    """Lengths, with a prefix group if asked; block edges are favoured, and a prefix may reach isl."""
     isl = draw(st.one_of(st.integers(1, 200), st.sampled_from([1, 15, 16, 17, 32, 64, 400])))
-    prefix = draw(st.one_of(st.just(0), st.integers(0, isl + 2)))
-    return [isl, prefix, draw(st.one_of(st.integers(1, 4), st.integers(1, 48)))]
+    osl = draw(st.one_of(st.integers(1, 4), st.integers(1, 48)))
+    if not grouped:
+        return {"isl": isl, "prefix": draw(st.one_of(st.just(0), st.integers(0, isl + 2))), "osl": osl}
+    group = {"prefix_group": draw(st.sampled_from([None, 0, 1])), "prefix_len": draw(st.integers(0, isl + 16))}
+    return {"isl": isl, "prefix": 0, "osl": osl, **group}
 
 
 @st.composite
-def workloads(draw: st.DrawFn) -> Json:
+def workloads(draw: st.DrawFn, grouped: bool) -> Json:
     """A closed loop or a replay."""
     plane = {
         "turnaround_ms": draw(times(200)),
         "ingest_us_per_token": draw(st.sampled_from([0.0, 0.0, 125.0, 1000.0])),
     }
     if draw(st.booleans()):
-        rows = draw(st.lists(lengths(), min_size=1, max_size=6))
+        rows = draw(st.lists(lengths(grouped), min_size=1, max_size=6))
         sizes = {"concurrency": draw(st.integers(1, 10)), "requests": draw(st.integers(1, 30)), "shapes": rows}
         return {"mode": "closed", **sizes, "stagger_ms": draw(times(400)), **plane}
-    keys = ("isl", "prefix", "osl")
-    sent = [
-        {"dispatch_ms": at, **dict(zip(keys, row, strict=True))}
-        for at, row in draw(st.lists(st.tuples(times(4000), lengths()), min_size=1, max_size=16))
-    ]
+    timed = st.lists(st.tuples(times(4000), lengths(grouped)), min_size=1, max_size=16)
+    sent = [{"dispatch_ms": at, **row} for at, row in draw(timed)]
     return {"mode": "replay", "requests": sent, **plane}
 
 
-def all_lengths(workload: Json) -> list[tuple[int, int]]:
-    """(isl, osl) of every shape."""
-    if workload["mode"] == "closed":
-        return [(isl, osl) for isl, _, osl in workload["shapes"]]
-    return [(row["isl"], row["osl"]) for row in workload["requests"]]
-
-
 @st.composite
-def engines(draw: st.DrawFn, workload: Json) -> Json:
-    """Options under which every request can run for itself; memory is tight half of the time."""
-    longest = max(isl + osl - 1 for isl, osl in all_lengths(workload))
+def engines(draw: st.DrawFn, rows: list[Json], grouped: bool) -> Json:
+    """Options under which every row can run for itself; memory is tight half of the time, and always if prefixes are shared."""
+    longest = max(row["isl"] + row["osl"] - 1 for row in rows)
     seats, chunked = draw(st.integers(1, 12)), draw(st.booleans())
     budget = draw(st.integers(max(seats, 1 if chunked else longest), 600))
     engine: Json = {
@@ -65,11 +63,11 @@ def engines(draw: st.DrawFn, workload: Json) -> Json:
         "long_prefill_token_threshold": draw(st.one_of(st.just(0), st.just(0), st.integers(1, 200))),
         "async_scheduling": draw(st.booleans()),
     }
-    if draw(st.booleans()):
+    if grouped or draw(st.booleans()):
         size = draw(st.sampled_from([1, 4, 16, 32]))
         need = -(-longest // size)
         engine |= {
-            "enable_prefix_caching": False,
+            "enable_prefix_caching": grouped or draw(st.booleans()),
             "block_size": size,
             "num_gpu_blocks": 1 + need + draw(st.integers(0, 2 * need)),
             "watermark": draw(st.sampled_from([0.0, 0.0, 0.05, 0.3])),
@@ -96,6 +94,8 @@ def timings() -> st.SearchStrategy[Json]:
 @st.composite
 def scenarios(draw: st.DrawFn) -> Json:
     """A whole scenario."""
-    workload = draw(workloads())
-    parts = {"engine": draw(engines(workload)), "workload": workload, "timing": draw(timings())}
+    grouped = draw(st.sampled_from([False, False, True]))
+    workload = draw(workloads(grouped))
+    rows = workload.get("shapes") or workload["requests"]
+    parts = {"engine": draw(engines(rows, grouped)), "workload": workload, "timing": draw(timings())}
     return {"name": "drawn", "backend": "vllm", **parts}

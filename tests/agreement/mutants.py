@@ -87,13 +87,6 @@ class FirstTokenIsADecodeRow(VllmScheduler):
         return [self.Mistaken(row.request, row.new, row.past, row.emits) for row in super().plan()]
 
 
-class FinishReversed(VllmScheduler):
-    """V5: the finishers of a pass leave last one first."""
-
-    def plan(self):
-        return super().plan()[::-1]
-
-
 class ContextOffByOne(VllmScheduler):
     """Timing: contexts count one token too many."""
 
@@ -227,3 +220,36 @@ class Mutant:
     def answer(self, scenario: Json) -> Json:
         """The wrong answer."""
         return simulate(self.asked(scenario), scheduler=self.scheduler)
+
+
+MUTANTS = {
+    "V1 waiting before running": Mutant("vllm_osl1_sync", WaitingFirst),
+    "V2 budget off by one": Mutant("vllm_osl1_sync", BudgetOffByOne),
+    "V2 decodes are free": Mutant("vllm_budget_is_seats_sync", DecodesAreFree),
+    "V3 seats off by one": Mutant("vllm_one_seat_sync", OneSeatMore),
+    "V3 partial prompts stand": Mutant("vllm_threshold_seats_sync", PartialPromptsStand),
+    "V4 first token a decode row": Mutant("vllm_ingest_overtakes_sync", FirstTokenIsADecodeRow),
+    "V6 blocked head passed over": Mutant("vllm_watermark_whole_memory_sync", SkipsTheHead),
+    "V6 reserve ignored": Mutant("vllm_threshold_overadmits_sync", ReserveIgnored),
+    "V6 reserve always": Mutant("vllm_reserve_off_cached_off_sync", ReserveAlways),
+    "V7 null block used": Mutant("vllm_kv_tight_sync", NullBlockUsed),
+    "V7 no watermark": Mutant("vllm_watermark_async", NoWatermark),
+    "V7 watermark always": Mutant("vllm_watermark_whole_memory_sync", WatermarkAlways),
+    "V8 oldest preempted": Mutant("vllm_kv_tight_sync", PreemptsTheOldest),
+    "V8 victim to the tail": Mutant("vllm_kv_tight_sync", VictimToTheTail),
+    "V8 admits after preempting": Mutant("vllm_kv_tight_async", AdmitsAfterPreempting),
+    "V10 threshold ignored": Mutant("vllm_threshold_two_sync", ThresholdIgnored),
+    "V10 threshold when alone": Mutant("vllm_threshold_alone_sync", ThresholdWhenAlone),
+    "V11 chunks anyway": Mutant("vllm_nochunk_mixed_sync", ChunksAnyway),
+    "V12 lookahead dropped": Mutant("vllm_replay_pass_ends_async", LookaheadDropped),
+    "V12 leavers stand": Mutant("vllm_one_seat_async", LeaversStand),
+    "prefix ignored": Mutant("vllm_linear_sum_sync", PrefixIgnored),
+    "prefix on resume": Mutant("vllm_prefix_resumed_sync", PrefixOnResume),
+    "context off by one": Mutant("vllm_replay_pass_ends_sync", ContextOffByOne),
+    "turnaround ignored": Mutant("vllm_threshold_alone_sync", asked=without("turnaround_ms")),
+    "stagger ignored": Mutant("vllm_stagger_sync", asked=without("stagger_ms")),
+    "ingest ignored": Mutant("vllm_ingest_overtakes_sync", asked=without("ingest_us_per_token")),
+    "max adds": Mutant("vllm_linear_max_sync", asked=combined("sum")),
+    "sum overlaps": Mutant("vllm_linear_sum_sync", asked=combined("max")),
+    "sum shares": Mutant("vllm_linear_sum_sync", asked=combined("shared")),
+}

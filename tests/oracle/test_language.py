@@ -73,7 +73,7 @@ def test_phase_parts_add_and_decoding_has_a_floor():
 
 REFUSALS = [
     ((), "colour", 1, "scenario: 'colour' is not modelled"),
-    ((), "backend", "sglang", "backend 'sglang' is not modelled; known: vllm"),
+    ((), "backend", "lmdeploy", "backend 'lmdeploy' is not modelled; known: vllm, sglang, trtllm"),
     (("engine",), "policy", "priority", "engine: 'policy' is not modelled"),
     (("engine",), "max_num_seqs", 9000, "max_num_batched_tokens 8192 is below max_num_seqs 9000"),
     (("engine",), "max_num_seqs", 0, "max_num_seqs must be an integer of at least 1, not 0"),

@@ -69,6 +69,7 @@ def test_rows_are_read_in_every_form(world: World):
         assert pc.Workload.replay(form) == expected
 
 
+@pytest.mark.xfail(strict=True, reason="a pass that preempts is repeated; see tests/calendar/test_vllm_clauses.py")
 @given(worlds)
 def test_callbacks_that_state_the_formula_are_the_formula(world: World):
     a0, a1, d0, d1, d2 = 5.0, 0.0203, 8.0, 0.0517, 2.3e-6
@@ -110,9 +111,9 @@ def test_tables_grow_without_a_trace(lookahead: bool):
     engine = {"async_scheduling": lookahead, "max_num_seqs": 16, "num_gpu_blocks": 60, "max_num_batched_tokens": 256}
     world = World(True, {"shapes": rows, "concurrency": 24, "requests": 6000}, engine)
     machine = assemble(world.workload, pc.Aggregated(world.spec), world.timing)
-    before = [len(table) for table in (machine.state.requests, machine.state.runs, machine.state.stalls)]
+    before = len(machine.state.requests), len(machine.state.runs)
     loop = drained(machine, world)
-    after = [len(table) for table in (machine.state.requests, machine.state.runs, machine.state.stalls)]
-    assert all(small < large for small, large in zip(before, after, strict=True))
+    assert before[0] < len(machine.state.requests)
+    assert before[1] < len(machine.state.runs)
     sent = loop.requests()[["dispatch_ms", "isl", "prefix", "osl"]]
     assert same(loop, pc.evaluate(pc.Workload.replay(sent), world.spec, world.timing))

@@ -44,10 +44,14 @@ def differences(case: Case, report: pc.Report) -> list[str]:
 
     A recorded closed loop starts without the turnaround that ours applies to the first burst too, so ours is earlier by as much.
     """
-    ahead = case["traffic"].get("turnaround_ms", 0.0) if case["traffic"].get("mode") == "closed" else 0.0
+    ahead = case["traffic"].get("turnaround_ms", 0.0) if case["traffic"].get("mode") != "open" else 0.0
     requests, passes = report.requests(), report.passes()
     recorded, ran = case["requests"], case["passes"]
-    found = departures("preemptions", requests["preemptions"], recorded["preemptions"])
+    found = []
+    if "preemptions" in recorded:
+        found += departures("preemptions", requests["preemptions"], recorded["preemptions"])
+    elif "pauses" in case["traffic"]:  # of all requests together
+        found += departures("pauses", [requests["preemptions"].sum()], [case["traffic"]["pauses"]])
     for name in ("first_ms", "done_ms"):
         found += departures(name, requests[name] - ahead, recorded[name])
     if len(passes) != len(ran["end_ms"]):

@@ -35,19 +35,26 @@ def kinds(case: Case) -> tuple[str, ...]:
     """What a case exercises, read from its content: the engine first, then one word a trait."""
     engine, traffic, requests = case["engine"], case["traffic"], case["requests"]
     clients = traffic.get("concurrency", traffic.get("C"))
+    ahead = engine.get(
+        "async_scheduling", engine.get("overlap", engine["backend"] == "trtllm")
+    )  # the recorder's default
     traits = {
-        "async": engine.get("async_scheduling", engine.get("overlap")),
-        "sync": engine.get("async_scheduling", engine.get("overlap")) is False,
+        "async": ahead,
+        "sync": ahead is False,
         "closed": clients,
         "open": not clients,
         "varied lengths": len(set(requests.get("isl", ()))) > 1,
-        "preemption": any(requests.get("preemptions", ())),
+        "preemption": any(requests.get("preemptions", ())) or traffic.get("pauses"),
         "watermark": engine.get("watermark"),
         "long prompts": engine.get("long_prefill_token_threshold"),
-        "chunking off": engine.get("enable_chunked_prefill") is False,
-        "few seats": clients and engine.get("max_num_seqs", clients) < clients,
+        "chunking off": engine.get("enable_chunked_prefill") is False or engine.get("chunk", "") is None,
+        "few seats": clients and engine.get("max_num_seqs", engine.get("max_batch", clients)) < clients,
         "turnaround": traffic.get("turnaround_ms"),
         "stagger": traffic.get("stagger_ms"),
         "prefix cache": engine.get("enable_prefix_caching"),
+        "maximum utilization": engine.get("policy") == "MAX_UTILIZATION",
+        "static batch": engine.get("policy") == "STATIC_BATCH",
+        "equal progress": engine.get("chunk") == "EQUAL_PROGRESS",
+        "batch wait": engine.get("wait_iters"),
     }
     return engine["backend"], *(name for name, there in traits.items() if there)

@@ -28,6 +28,9 @@ class Scheduler(Protocol):
     def receive(self, request: Request, now_ms: float) -> bool:
         """An output of a request appeared; say whether the request is done."""
 
+    def idle(self) -> bool:
+        """A plan was empty with nothing under way; say whether to ask again, which waits for an arrival if one comes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pass:
@@ -64,6 +67,8 @@ class Engine:
         self._deciding = False
         rows = self._ahead or self._scheduler.plan()
         self._ahead = []
+        while not rows and self._scheduler.idle() and self._clock.is_empty:
+            rows = self._scheduler.plan()
         if rows:
             self._launch(rows)
             if self._scheduler.plans_ahead:

@@ -28,6 +28,11 @@ class Clock:
         heappush(self._heap, (time_ms, kind, self._count, action, arguments))
         self._count += 1
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is to come."""
+        return not self._heap
+
     def run(self) -> None:
         """Let everything happen."""
         heap = self._heap

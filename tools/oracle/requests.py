@@ -41,6 +41,7 @@ class Request:
     token_ms: list[float] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     registered: int = 0  # leading blocks that the prefix cache knows
+    absorbed: int = 0  # outputs that became part of the prompt, by a pause or a retraction
     admitted_ms: float | None = None
     cached: int | None = None
     preemptions: int = 0
@@ -74,3 +75,17 @@ class Row:
     def is_decode(self) -> bool:
         """One token behind a whole prompt; everything else is a prompt chunk."""
         return self.new == 1 and self.past >= self.request.lengths.isl
+
+
+class PromptRow(Row):
+    """A prompt chunk whatever its length, for engines that keep prompts and rows apart (T13, S3)."""
+
+    __slots__ = ()
+    is_decode = False
+
+
+class OutputRow(Row):
+    """A decode row of such an engine."""
+
+    __slots__ = ()
+    is_decode = True

@@ -2,9 +2,11 @@
 
 from tools.oracle.engine import Scheduler
 from tools.oracle.errors import ScenarioError
+from tools.oracle.sglang import SglangScheduler
+from tools.oracle.trtllm import TrtllmScheduler
 from tools.oracle.vllm import VllmScheduler
 
-SCHEDULERS: dict[str, type[Scheduler]] = {"vllm": VllmScheduler}
+SCHEDULERS: dict[str, type[Scheduler]] = {"vllm": VllmScheduler, "sglang": SglangScheduler, "trtllm": TrtllmScheduler}
 
 
 def scheduler_class(backend: object) -> type[Scheduler]:

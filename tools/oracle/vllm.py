@@ -73,6 +73,10 @@ class VllmScheduler:
         self.finish(request)
         return True
 
+    def idle(self) -> bool:
+        """Nothing changes by asking again."""
+        return False
+
     # V1 to V5: order, budget, seats, tokens.
 
     def budget(self) -> int:

@@ -15,7 +15,7 @@ from passcal.core.rank import (
     intake,
     leave,
     pop,
-    preempt,
+    push_front,
     seats_taken,
 )
 from passcal.core.tables import NOBODY, State
@@ -31,7 +31,9 @@ def plan(state: State, k: int, now: float) -> int:
     rows = decide(state, rank, k, horizon)
     if rows == 0 and rank.lookahead:  # the pipeline drains and the engine decides again at once (V12)
         release_late(state, rank, k)
+        rank.drained = 1
         rows = decide(state, rank, k, now)
+        rank.drained = 0
     if rows > 0:
         sum_up(state, rank, k, now)
     return rows
@@ -91,11 +93,21 @@ def continue_running(state: State, rank: Any, k: int, budget: int, capped: bool)
             lost = preempt(state, rank, k) == i
         if lost:
             break
-        blocks.take(rank, s, need)
+        blocks.take(state, rank, i, need)
         s.given = new
+        if rank.identities:
+            blocks.register(state, rank, i, min(s.computed + new, known_tokens(state, rank, i)))
         budget -= new
         rows += 1
     return rows, budget
+
+
+@jit
+def known_tokens(state: State, rank: Any, i: int) -> int:
+    """Tokens of sequence i that a plan knows: under lookahead the one in flight is missing, until the pipeline drains (V9, V12)."""
+    s = state.sequences[i]
+    in_flight = rank.lookahead and not rank.drained and s.generated > 0 and s.last_pass == rank.number
+    return state.requests[i].isl + s.generated - (1 if in_flight else 0)
 
 
 @jit
@@ -112,7 +124,8 @@ def admit(state: State, rank: Any, k: int, budget: int, capped: bool) -> int:
         i = rank.waiting_head
         s, request = state.sequences[i], state.requests[i]
         length = request.isl + s.generated
-        past = min(request.prefix, length - 1) if request.preemptions == 0 else 0
+        hits, idle_hits = blocks.lookup(state, rank, i, length)
+        past = max(hits * rank.block_size, request.prefix if request.preemptions == 0 else 0)
         new = length - past
         if capped:
             new = min(new, rank.long_prefill)
@@ -122,12 +135,11 @@ def admit(state: State, rank: Any, k: int, budget: int, capped: bool) -> int:
         new = min(new, budget)
         spare = rank.free - (rank.mark if rank.running + rank.crowd > 0 else 0)
         gate = length if rank.reserve_full else past + new
-        if rank.memory and blocks.cover(gate, rank.block_size) > spare:
+        if rank.memory and blocks.cover(gate, rank.block_size) - hits + idle_hits > spare:
             rank.held_by = HELD_BLOCKS
             break
         pop(state, rank)
-        s.computed, s.given = past, new
-        blocks.take(rank, s, blocks.cover(past + new, rank.block_size))
+        seat(state, rank, i, hits, past, new)
         rank.serial += 1
         s.serial = rank.serial
         state.running[k, rank.running] = i
@@ -138,12 +150,67 @@ def admit(state: State, rank: Any, k: int, budget: int, capped: bool) -> int:
 
 
 @jit
+def seat(state: State, rank: Any, i: int, hits: int, past: int, new: int) -> None:
+    """Sequence i starts with `past` tokens present, of which `hits` whole blocks are shared, and gets `new` in this pass."""
+    s, request = state.sequences[i], state.requests[i]
+    s.computed, s.given = past, new
+    if request.preemptions == 0:
+        request.cached = past
+    if rank.identities:
+        if s.slot == NOBODY:
+            blocks.open_slot(state, rank, i)
+        blocks.hold(state, rank, i, hits)
+    blocks.take(state, rank, i, blocks.missing(rank, s, past + new))
+    if rank.identities:
+        blocks.register(state, rank, i, min(past + new, known_tokens(state, rank, i)))
+
+
+@jit
 def release_late(state: State, rank: Any, k: int) -> None:
     """The ends of the pass before become known: seats and blocks are free again."""
     for j in range(rank.lates):
-        blocks.give_back(rank, state.sequences[state.late[k, j]])
-        forget(state, state.late[k, j])
+        i = state.late[k, j]
+        if rank.identities:  # its last full block becomes known with its last output
+            blocks.register(state, rank, i, state.sequences[i].computed)
+        release(state, rank, i)
     rank.lates = 0
+
+
+@jit
+def release(state: State, rank: Any, i: int) -> None:
+    """Sequence i gives back its blocks for good."""
+    blocks.give_back(state, rank, i)
+    if rank.identities:
+        blocks.close_slot(state, rank, i)
+    forget(state, i)
+
+
+@jit
+def preempt(state: State, rank: Any, k: int) -> int:
+    """The newest running sequence of rank k loses its KV and goes back to the head of waiting (V8); returns it.
+
+    Under lookahead a sequence whose last token is in flight still stands in the engine's running list, and may be the newest: it loses
+    its blocks, and is done all the same.
+    """
+    rank.preempted += 1
+    state.world[0].preemptions += 1
+    if rank.lates > 0:
+        i = state.late[k, rank.lates - 1]
+        if state.sequences[i].serial > state.sequences[state.running[k, rank.running - 1]].serial:
+            rank.lates -= 1
+            state.requests[i].preemptions += 1
+            release(state, rank, i)
+            return i
+    rank.running -= 1
+    i = state.running[k, rank.running]
+    s = state.sequences[i]
+    blocks.give_back(state, rank, i)
+    s.computed, s.given = 0, 0
+    state.requests[i].preemptions += 1
+    if rank.caching and not rank.identities:
+        state.world[0].lost = 1  # what it held could be hit when it resumes
+    push_front(state, rank, i)
+    return i
 
 
 @jit
@@ -154,8 +221,7 @@ def finish(state: State, rank: Any, k: int, i: int) -> None:
         state.late[k, rank.lates] = i
         rank.lates += 1
     else:
-        blocks.give_back(rank, state.sequences[i])
-        forget(state, i)
+        release(state, rank, i)
 
 
 @jit

@@ -1,13 +1,19 @@
-"""A pool of KV blocks, by count.
+"""A pool of KV blocks: by count, and by identity where prompts can hit cached blocks (V6-V9).
 
-`memory == 0` on a rank means that KV never binds: nothing is counted and every request for blocks fits.
+`rank.memory == 0`: KV never binds, nothing is counted and every wish fits. `rank.identities == 1`: besides the count every block is known by
+what it holds. A block's identity is its whole prefix, so it is either a block of a prefix group or one of a single sequence. The free
+queue runs from FRONT to BACK through `BLOCK.after`; what a free block holds can be hit until the block is taken again.
 """
 
 from typing import Any
 
 from passcal.core.compiled import jit
+from passcal.core.tables import NOBODY, State
 
-__all__ = ["cover", "give_back", "take"]
+__all__ = ["cover", "give_back", "hold", "lookup", "missing", "register", "take"]
+
+NOTHING, DEAD = -1, -2  # contents of a block: never registered; registered, but by a sequence that is gone
+FRONT, BACK = 0, 1  # rows of BLOCK that end the free queue; row 1 is not vLLM's null block, which is simply left out
 
 
 @jit
@@ -23,15 +29,160 @@ def missing(rank: Any, s: Any, tokens: int) -> int:
 
 
 @jit
-def take(rank: Any, s: Any, count: int) -> None:
-    """Give sequence s this many more blocks; the caller has seen that they are free."""
-    if rank.memory:
-        s.held += count
-        rank.free -= count
+def take(state: State, rank: Any, i: int, count: int) -> None:
+    """Give sequence i this many more blocks; the caller has seen that they are free."""
+    if not rank.memory:
+        return
+    s = state.sequences[i]
+    if rank.identities:
+        for j in range(count):
+            state.tables[s.slot, s.held + j] = pop_front(state)
+    s.held += count
+    rank.free -= count
 
 
 @jit
-def give_back(rank: Any, s: Any) -> None:
-    """Free all blocks of sequence s."""
-    rank.free += s.held
-    s.held = 0
+def give_back(state: State, rank: Any, i: int) -> None:
+    """Sequence i lets go of its blocks, the last one first (V9)."""
+    s = state.sequences[i]
+    if not rank.identities:
+        rank.free += s.held
+        s.held = 0
+        return
+    at = FRONT
+    for j in range(s.held - 1, -1, -1):
+        b = state.tables[s.slot, j]
+        state.blocks[b].refs -= 1
+        if state.blocks[b].refs == 0:
+            rank.free += 1
+            if state.blocks[b].content == NOTHING:
+                link(state, b, at)
+                at = b
+            else:
+                link(state, b, state.blocks[BACK].before)
+    s.held, s.registered = 0, 0
+
+
+@jit
+def link(state: State, b: int, at: int) -> None:
+    """Put block b into the free queue behind block `at`."""
+    after = state.blocks[at].after
+    state.blocks[b].before, state.blocks[b].after = at, after
+    state.blocks[at].after = b
+    state.blocks[after].before = b
+
+
+@jit
+def unlink(state: State, b: int) -> None:
+    """Take block b out of the free queue."""
+    block = state.blocks[b]
+    state.blocks[block.before].after = block.after
+    state.blocks[block.after].before = block.before
+
+
+@jit
+def pop_front(state: State) -> int:
+    """The block at the front of the free queue, in use from now on; what it held is forgotten."""
+    b = state.blocks[FRONT].after
+    block = state.blocks[b]
+    unlink(state, b)
+    if block.content >= 0:
+        forget_copy(state, b, block.content)
+    block.content, block.refs = NOTHING, 1
+    return b
+
+
+@jit
+def forget_copy(state: State, b: int, content: int) -> None:
+    """Block b no longer holds this content; other blocks may."""
+    twin = state.blocks[b].twin
+    at = state.contents[content]
+    if at == b:
+        state.contents[content] = twin
+        return
+    while state.blocks[at].twin != b:
+        at = state.blocks[at].twin
+    state.blocks[at].twin = twin
+
+
+@jit
+def content_of(state: State, rank: Any, i: int, j: int) -> int:
+    """Where block j of sequence i stands in `contents`: under its group while it lies in the shared prefix, else under its slot, if it has one."""
+    request = state.requests[i]
+    width = state.tables.shape[1]
+    if request.group >= 0 and (j + 1) * rank.block_size <= min(request.shared, request.isl):
+        return request.group * width + j
+    slot = state.sequences[i].slot
+    return (rank.groups + slot) * width + j if slot != NOBODY else NOBODY
+
+
+@jit
+def lookup(state: State, rank: Any, i: int, length: int) -> tuple[int, int]:
+    """Leading registered blocks of sequence i, and how many of them nobody holds; at most all but the last token (V9)."""
+    if not rank.identities:
+        return 0, 0
+    hits, free = 0, 0
+    while hits < (length - 1) // rank.block_size:
+        content = content_of(state, rank, i, hits)
+        if content == NOBODY or state.contents[content] == NOBODY:
+            break
+        b = state.contents[content]
+        if state.blocks[b].refs == 0:
+            free += 1
+        hits += 1
+    return hits, free
+
+
+@jit
+def hold(state: State, rank: Any, i: int, hits: int) -> None:
+    """Sequence i holds the first `hits` cached blocks."""
+    s = state.sequences[i]
+    for j in range(hits):
+        b = state.contents[content_of(state, rank, i, j)]
+        if state.blocks[b].refs == 0:
+            unlink(state, b)
+            rank.free -= 1
+        state.blocks[b].refs += 1
+        state.tables[s.slot, j] = b
+    s.held, s.registered = hits, hits
+
+
+@jit
+def register(state: State, rank: Any, i: int, tokens: int) -> None:
+    """The full blocks of sequence i up to this many tokens can be hit from now on; the oldest copy of a content is hit first."""
+    s = state.sequences[i]
+    while s.registered < tokens // rank.block_size:
+        b, content = state.tables[s.slot, s.registered], content_of(state, rank, i, s.registered)
+        state.blocks[b].content, state.blocks[b].twin = content, NOBODY
+        at = state.contents[content]
+        if at == NOBODY:
+            state.contents[content] = b
+        else:
+            while state.blocks[at].twin != NOBODY:
+                at = state.blocks[at].twin
+            state.blocks[at].twin = b
+        s.registered += 1
+    s.known = max(s.known, s.registered)
+
+
+@jit
+def open_slot(state: State, rank: Any, i: int) -> None:
+    """Sequence i, admitted for the first time, gets a row for its blocks and their contents."""
+    rank.slots_free -= 1
+    s = state.sequences[i]
+    s.slot, s.known = state.slots[rank.slots_free], 0
+
+
+@jit
+def close_slot(state: State, rank: Any, i: int) -> None:
+    """Sequence i is gone: nobody can hit its own blocks any more."""
+    s = state.sequences[i]
+    for j in range(s.known):
+        content = (rank.groups + s.slot) * state.tables.shape[1] + j
+        b = state.contents[content]
+        while b != NOBODY:
+            state.blocks[b].content = DEAD
+            b = state.blocks[b].twin
+        state.contents[content] = NOBODY
+    state.slots[rank.slots_free] = s.slot
+    rank.slots_free += 1

@@ -10,8 +10,8 @@ Environment: `PASSCAL_INTERPRET=1` runs the kernel as plain Python (debugging, c
 import hashlib
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -63,6 +63,8 @@ if INTERPRETED:
 else:
     import numba
     from numba.core.caching import CompileResultCacheImpl, FunctionCache
+    from numba.core.codegen import CPUCodeLibrary
+    from numba.core.compiler_lock import global_compiler_lock
 
     class _Locator:
         """Tells numba's cache where files go and when they are stale; the stamp covers all kernel sources."""
@@ -100,13 +102,13 @@ else:
     class _KernelCache(FunctionCache):
         _impl_class = _Impl
 
-    # Callees are inlined, since a state of many arrays is dear to pass. Numba's reference counting is off (`_nrt`): kernel functions
-    # never allocate, their arrays are the caller's, and counting them at every call costs five times what a pass does.
+    # Numba's reference counting is off (`_nrt`): kernel functions never allocate, their arrays are the caller's, and counting them at
+    # every call costs five times what a pass does.
     njit: Any = partial(numba.njit, nogil=True, _nrt=False, no_cfunc_wrapper=True)
 
     def jit(function: F) -> F:
         """Compile a function that only kernel functions call."""
-        compiled: F = njit(forceinline=True)(function)
+        compiled: F = njit()(function)
         return compiled
 
     def entry(function: F) -> F:
@@ -115,8 +117,34 @@ else:
         with suppress(RuntimeError):  # no folder can be written: compile in every process
             keep: Any = _KernelCache
             compiled._cache = keep(function)
+        compile_signature = compiled.compile
+
+        def compile_once(signature: Any) -> Any:
+            with global_compiler_lock, optimised_once(function.__name__):
+                return compile_signature(signature)
+
+        compiled.compile = compile_once
         kept: F = compiled
         return kept
+
+    @contextmanager
+    def optimised_once(name: str) -> Iterator[None]:
+        """Let LLVM optimise only the module of the entry.
+
+        It holds all callees already; numba would optimise every callee with all of its own callees first, which makes compiling
+        quadratic in the depth of calls.
+        """
+        original = CPUCodeLibrary._optimize_final_module
+
+        def optimise(library: Any) -> None:
+            if library.name.rsplit(".", 1)[-1] == name:
+                original(library)
+
+        CPUCodeLibrary._optimize_final_module = optimise
+        try:
+            yield
+        finally:
+            CPUCodeLibrary._optimize_final_module = original
 
 
 def table(rows: Any) -> Any:

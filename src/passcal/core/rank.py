@@ -7,7 +7,6 @@ inbox --visible--> arrived --horizon--> waiting --plan--> running or crowd --lan
 
 from typing import Any
 
-from passcal.core import blocks
 from passcal.core.compiled import jit
 from passcal.core.tables import NOBODY, State
 
@@ -21,8 +20,8 @@ __all__ = [
     "forget",
     "intake",
     "leave",
+    "pop",
     "post",
-    "preempt",
     "push_front",
     "route",
     "seats_taken",
@@ -118,21 +117,6 @@ def pop(state: State, rank: Any) -> int:
 def seats_taken(rank: Any) -> int:
     """Sequences that hold a seat, those whose end an async plan cannot see yet included."""
     return rank.running + rank.crowd + rank.lates
-
-
-@jit
-def preempt(state: State, rank: Any, k: int) -> int:
-    """Send the newest running sequence of rank k back to the head of waiting, without its KV; returns it."""
-    rank.running -= 1
-    victim = state.running[k, rank.running]
-    s = state.sequences[victim]
-    blocks.give_back(rank, s)
-    s.computed, s.given = 0, 0
-    state.requests[victim].preemptions += 1
-    state.world[0].preemptions += 1
-    rank.preempted += 1
-    push_front(state, rank, victim)
-    return victim
 
 
 @jit

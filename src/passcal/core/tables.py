@@ -11,6 +11,7 @@ import numpy as np
 from passcal.core.compiled import table
 
 __all__ = [
+    "BLOCK",
     "LISTS",
     "NEVER",
     "NODE",
@@ -58,6 +59,9 @@ SEQUENCE = np.dtype(
         ("generated", "i4"),
         ("given", "i4"),  # tokens of the pass that is planned or in flight
         ("held", "i4"),  # blocks
+        ("registered", "i4"),  # of these, how many can be hit
+        ("known", "i4"),  # the most that were ever registered
+        ("slot", "i4"),  # row of its block table
         ("after", "i8"),
         ("before", "i8"),
         ("serial", "i4"),  # admission order
@@ -80,6 +84,8 @@ RUN = np.dtype(
         ("prefill_requests", "i4"),
         ("decode_requests", "i4"),
         ("gaps", "i4"),  # rows of a pass whose token before came one pass earlier
+        ("late_gaps", "i4"),  # rows whose token before came in the last pass with decode rows, an earlier one
+        ("late_gap_ms", "f8"),
         ("held_by", "i4"),  # what kept the head of the queue out: HELD_*
         ("seats", "i4"),  # taken
         ("blocks", "i4"),  # in use
@@ -91,14 +97,104 @@ STALL = np.dtype([("request", "i8"), ("from_pass", "i8"), ("to_pass", "i8"), ("g
 
 SHAPES = np.dtype([("isl", "i4"), ("prefix", "i4"), ("osl", "i4"), ("group", "i4"), ("shared", "i4")])
 
+# A KV block, where identities are kept: its place in the free queue, who holds it, what it holds, and the next younger copy.
+BLOCK = np.dtype([("after", "i8"), ("before", "i8"), ("refs", "i8"), ("content", "i8"), ("twin", "i8")])
+
 # SGLang: a rank's knobs and state beyond RANK's, a request's beyond SEQUENCE's, and a node of its prefix tree.
-SGLANG = np.dtype([("chunk", "i8")])
-SGLANG_LIFE = np.dtype([("seen", "i4")])
-NODE = np.dtype([("parent", "i4")])
+SGLANG = np.dtype(
+    [
+        ("chunk", "i8"),  # chunked_prefill_size; 0: off
+        ("most_prefill", "i8"),  # max_prefill_tokens
+        ("page", "i8"),
+        ("mixed", "i8"),
+        ("ignore_eos", "i8"),
+        ("foresee", "i8"),  # 1: admission looks at every end to come (S9), not only at sums (S8)
+        ("radix", "i8"),
+        ("tree", "i8"),  # 1: the prefix tree is kept; needed only where a prompt can hit it
+        ("lpm", "i8"),  # 1: the longest cached prefix first
+        ("interval", "i8"),  # prefill_decode_interval
+        ("context", "i8"),  # context_length
+        ("first_ratio", "f8"),
+        ("decay", "f8"),
+        ("least_ratio", "f8"),
+        # state
+        ("ratio", "f8"),  # new-token ratio
+        ("full", "i8"),  # 1: nothing is admitted until somebody leaves (S5)
+        ("hold", "i8"),  # rounds that may not prefill
+        ("partial", "i8"),  # the prompt that is between chunks, or nobody
+        ("unpublished", "i8"),  # 1: its last chunk is not in the tree yet
+        ("kind", "i8"),  # of the last round's pass
+        ("finished", "i8"),  # requests done that still stand in running, or will
+        ("decoded", "i8"),  # the last pass landed that had decode rows
+        ("asked", "i8"),  # attempts to prefill
+        # the plan at hand
+        ("deferred", "i8"),  # 1: the interval forbade to prefill
+        ("slot", "i8"),  # the list that its batch goes to
+        ("size", "i8"),  # rows
+        ("input_left", "i8"),
+        ("chunk_left", "i8"),
+        ("promised", "f8"),
+        ("taken", "i8"),
+        ("ends", "i8"),  # entries of the list of ends to come; -1: not made yet
+        # the prefix tree
+        ("clock", "i8"),
+        ("spare", "i8"),  # list of nodes to use again
+        ("nodes", "i8"),  # rows used so far
+        ("unlocked", "i8"),  # tokens that nobody locks
+    ]
+)
+SGLANG_LIFE = np.dtype(
+    [
+        ("serial", "i8"),  # who it is, since rows of requests are used again
+        ("place", "i8"),  # WAITING, LISTED or DROPPED
+        ("limit", "i8"),  # outputs that the scheduler reserves
+        ("launched", "i8"),  # the last pass that it was in
+        ("key", "i8"),  # its order in the queue, of the plan at hand
+        ("shared", "i8"),  # tokens that its group shares
+        ("trunk", "i8"),  # of these, in whole pages
+        ("root", "i8"),
+        ("branch", "i8"),  # first node of its own chain
+        ("leaf", "i8"),  # the node that it locks
+    ]
+)
+NODE = np.dtype(
+    [
+        ("parent", "i8"),  # -1: a root, or not in use
+        ("below", "i8"),  # the next node of the trunk or chain
+        ("kids", "i8"),
+        ("start", "i8"),
+        ("end", "i8"),
+        ("lock", "i8"),  # running requests on it or below
+        ("owner", "i8"),  # row of the request that made it
+        ("serial", "i8"),
+        ("trunk", "i8"),  # of the owner
+        ("access", "f8"),
+    ]
+)
 
 # TensorRT-LLM: the same.
-TRTLLM = np.dtype([("policy", "i8")])
-TRTLLM_LIFE = np.dtype([("prompt", "i4")])
+TRTLLM = np.dtype(
+    [
+        ("policy", "i8"),
+        ("chunking", "i8"),
+        ("unit", "i8"),
+        ("patience", "i8"),  # passes that prompts may be held back for
+        ("ratio", "f8"),  # of the budget, below which they are
+        # state
+        ("waited", "i8"),
+        ("kept", "i8"),  # lengths of the lists of the newest plan
+        ("paused", "i8"),
+        ("prompts", "i8"),
+        ("rows", "i8"),
+    ]
+)
+TRTLLM_LIFE = np.dtype(
+    [
+        ("prompt", "i4"),  # tokens to compute before a token comes: isl, after a pause the outputs so far too
+        ("reserve", "i4"),  # blocks of prompt and full output
+        ("state", "i4"),
+    ]
+)
 
 LISTS = 8  # lists of rows that a calendar may keep between planning and landing
 
@@ -117,6 +213,10 @@ RANK = np.dtype(
         ("mark", "i8"),  # blocks kept free when waiting requests are admitted
         ("form", "i8"),
         ("backend", "i8"),
+        ("caching", "i8"),  # 1: a preempted sequence could hit its own blocks
+        ("groups", "i8"),
+        ("slots_free", "i8"),
+        ("drained", "i8"),  # 1: the plan at hand knows every output
         ("identities", "i8"),  # 1: KV is kept by content, so that prompts can hit it
         ("most_flying", "i8"),  # 2: a pass is launched before the outputs of the last one are seen
         # state
@@ -206,6 +306,10 @@ class State(NamedTuple):
     bucket_head: Any  # i8[ranks, ring]
     bucket_tail: Any  # i8[ranks, ring]
     residues: Any  # i8[ranks, block_size], crowd rows that need a block when pass number mod block_size is this
+    blocks: Any  # BLOCK[blocks + 2], or [2]
+    contents: Any  # i8[(groups + slots) * width], oldest block that holds a content
+    tables: Any  # i8[slots, width], blocks of a sequence in order
+    slots: Any  # i8[slots], a stack of free ones
     lists: Any  # i8[ranks, LISTS, width], what a calendar keeps between planning and landing
     sglang: Any  # SGLANG[ranks], or [1]
     sglang_lives: Any  # SGLANG_LIFE[n], or [1]

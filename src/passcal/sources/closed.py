@@ -31,7 +31,7 @@ def send(state: State, dispatch: float) -> None:
     request.group, request.shared = shape.group, shape.shared
     request.preemptions, request.cached = 0, 0
     s.computed, s.generated, s.given = 0, 0, 0
-    s.after, s.before = NOBODY, NOBODY
+    s.after, s.before, s.slot = NOBODY, NOBODY, NOBODY
     post(state, i)
 
 

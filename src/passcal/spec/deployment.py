@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from pydantic import Field
+
 from passcal.spec.base import Count, Spec
-from passcal.spec.engine import Vllm
+from passcal.spec.engine import EngineSpec
 
 __all__ = ["Aggregated"]
 
@@ -16,7 +18,7 @@ class Aggregated(Spec):
         replicas: workers behind one router.
     """
 
-    engine: Vllm
+    engine: EngineSpec = Field(discriminator="backend")
     replicas: Count = 1
 
     def __init__(self, engine: Any = None, **values: Any) -> None:

@@ -6,8 +6,10 @@ from pydantic import model_validator
 
 from passcal.errors import SpecError
 from passcal.spec.base import Count, Flag, Fraction, Spec, Tokens
+from passcal.spec.sglang import Sglang
+from passcal.spec.trtllm import Trtllm
 
-__all__ = ["EngineSpec", "Vllm", "engine"]
+__all__ = ["ENGINES", "EngineSpec", "Sglang", "Trtllm", "Vllm", "engine"]
 
 
 class Vllm(Spec):
@@ -67,11 +69,11 @@ class Vllm(Spec):
         return self
 
 
-EngineSpec = Vllm
-ENGINES: dict[str, type[Vllm]] = {"vllm": Vllm}
+EngineSpec = Vllm | Sglang | Trtllm
+ENGINES: dict[str, type[Vllm] | type[Sglang] | type[Trtllm]] = {"vllm": Vllm, "sglang": Sglang, "trtllm": Trtllm}
 
 
-def engine(backend: str, **options: Any) -> Vllm:
+def engine(backend: str, **options: Any) -> EngineSpec:
     """The spec of a worker by the name of its backend, with the engine's own options.
 
     Raises:

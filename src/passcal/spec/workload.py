@@ -12,9 +12,11 @@ from passcal.spec.base import Count, Duration, Spec
 __all__ = ["ClosedLoop", "Replay", "Workload"]
 
 MOST = 2**31 - 1
-LENGTHS = np.dtype([("isl", "i8"), ("prefix", "i8"), ("osl", "i8")])
-ARRIVALS = np.dtype([("dispatch_ms", "f8"), ("isl", "i8"), ("prefix", "i8"), ("osl", "i8")])
-REPLAY_COLUMNS = ("dispatch_ms", "isl", "prefix", "osl")
+ARRIVALS = np.dtype(
+    [("dispatch_ms", "f8"), ("isl", "i8"), ("prefix", "i8"), ("osl", "i8"), ("group", "i8"), ("shared", "i8")]
+)
+REPLAY_COLUMNS = ("dispatch_ms", "isl", "prefix", "osl", "prefix_group", "prefix_len")
+SHAPE_KEYS = ("isl", "prefix", "osl", "prefix_group", "prefix_len")
 
 
 def check_lengths(isl: Any, prefix: Any, osl: Any, where: str) -> None:
@@ -70,7 +72,7 @@ class Workload(Spec):
         concurrency: int = 1,
         *,
         prefix: int = 0,
-        shapes: Iterable[Sequence[int]] | None = None,
+        shapes: Iterable[Sequence[int] | Mapping[str, Any]] | None = None,
         requests: int | None = None,
         turnaround_ms: float = 0.0,
         ingest_us_per_token: float = 0.0,
@@ -83,7 +85,8 @@ class Workload(Spec):
             osl: output tokens.
             concurrency: clients.
             prefix: prompt tokens that are cached already, below isl.
-            shapes: instead of isl and osl: rows (isl, osl) or (isl, prefix, osl), dealt in dispatch order and repeated when they run out.
+            shapes: instead of isl and osl: rows (isl, osl) or (isl, prefix, osl), or mappings with `isl`, `osl` and optionally `prefix`,
+                `prefix_group`, `prefix_len`; dealt in dispatch order and repeated when they run out.
             requests: how many are sent in all; None: clients go on for ever and the steady state is asked for.
             turnaround_ms: from dispatch to the scheduler's door.
             ingest_us_per_token: what each prompt token adds on that way.
@@ -114,7 +117,8 @@ class Workload(Spec):
         """Requests sent at given times.
 
         Args:
-            rows: a pandas frame or mapping of columns `dispatch_ms`, `isl`, `osl` and optionally `prefix`, or an iterable of rows
+            rows: a pandas frame or mapping of columns `dispatch_ms`, `isl`, `osl` and optionally `prefix`, `prefix_group` and `prefix_len`
+                (requests of a group share their first `prefix_len` tokens, of the shorter one), or an iterable of rows
                 (dispatch_ms, isl, osl) or (dispatch_ms, isl, prefix, osl). Unsorted rows are sorted, with a note.
             turnaround_ms: from dispatch to the scheduler's door.
             ingest_us_per_token: what each prompt token adds on that way.
@@ -126,9 +130,9 @@ class Workload(Spec):
 
 
 class ClosedLoop(Workload):
-    """Clients in a closed loop; see `Workload.closed_loop`. `shapes` holds rows (isl, prefix, osl)."""
+    """Clients in a closed loop; see `Workload.closed_loop`. `shapes` holds rows (isl, prefix, osl, group, shared)."""
 
-    shapes: tuple[tuple[int, int, int], ...]
+    shapes: tuple[tuple[int, int, int, int, int], ...]
     concurrency: Count
     requests: Count | None = None
     stagger_ms: Duration = 0.0
@@ -136,19 +140,39 @@ class ClosedLoop(Workload):
     @field_validator("shapes", mode="before")
     @classmethod
     def _shapes(cls, rows: Any) -> Any:
-        rows = [tuple(row) for row in rows] if not isinstance(rows, tuple) else rows
-        if not rows:
+        listed = [shape_row(row, k) for k, row in enumerate(rows)]
+        if not listed:
             raise SpecError("shapes=[]: there must be at least one row (isl, osl); add one")
-        if any(len(row) not in (2, 3) for row in rows):
-            at = next(k for k, row in enumerate(rows) if len(row) not in (2, 3))
-            raise SpecError(
-                f"shapes row {at}: {rows[at]!r}: must be (isl, osl) or (isl, prefix, osl); correct this row"
-            )
-        isl = whole_column([row[0] for row in rows], "isl", "shapes row ")
-        osl = whole_column([row[-1] for row in rows], "osl", "shapes row ")
-        prefix = whole_column([row[1] if len(row) == 3 else 0 for row in rows], "prefix", "shapes row ")
+        columns = list(zip(*listed, strict=True))
+        isl, prefix, osl = (
+            whole_column(list(column), name, "shapes row ")
+            for column, name in zip(columns, SHAPE_KEYS[:3], strict=False)
+        )
         check_lengths(isl, prefix, osl, "shapes row ")
-        return tuple(zip(isl.tolist(), prefix.tolist(), osl.tolist(), strict=True))
+        group, shared = prefix_groups(columns[3], columns[4], len(listed), "shapes row ")
+        lists = (column.tolist() for column in (isl, prefix, osl, group, shared))
+        return tuple(zip(*lists, strict=True))
+
+
+def shape_row(row: Any, at: int) -> tuple[Any, Any, Any, Any, Any]:
+    """A dealt shape as (isl, prefix, osl, prefix_group, prefix_len), from what the caller wrote."""
+    if isinstance(row, Mapping):
+        unknown = sorted(set(row) - set(SHAPE_KEYS))
+        if unknown or "isl" not in row or "osl" not in row:
+            raise SpecError(
+                f"shapes row {at}: needs isl and osl and may have {', '.join(SHAPE_KEYS)}; has {', '.join(map(str, row))}"[
+                    :199
+                ]
+            )
+        return row["isl"], row.get("prefix", 0), row["osl"], row.get("prefix_group"), row.get("prefix_len", 0)
+    row = tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
+    if len(row) == 2:
+        return row[0], 0, row[1], None, 0
+    if len(row) == 3:
+        return row[0], row[1], row[2], None, 0
+    if len(row) == 5:  # as stored
+        return row[0], row[1], row[2], None if row[3] == -1 else row[3], row[4]
+    raise SpecError(f"shapes row {at}: {row!r}: must be (isl, osl) or (isl, prefix, osl); correct this row"[:199])
 
 
 class Replay(Workload):
@@ -168,7 +192,7 @@ class Replay(Workload):
         if moved:
             notes = (*notes, f"{moved} rows were out of order and have been sorted by dispatch_ms")
         table = np.empty(len(dispatch), ARRIVALS)
-        for name in REPLAY_COLUMNS:
+        for name in ARRIVALS.names or ():
             table[name] = columns[name][order]
         table.flags.writeable = False
         return {**values, "rows": table, "notes": (*values.get("notes", ()), *notes)}
@@ -198,11 +222,6 @@ def replay_columns(rows: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         given = columns_of_rows(rows)
     if "max_tokens" in given:
         raise Unsupported("max_tokens: what a request may emit is taken to be its osl; drop the column")
-    for name in ("prefix_group", "prefix_len"):
-        if name in given:
-            raise Unsupported(
-                f"{name}: prefixes shared inside the engine are not modelled; give a constant prefix instead"
-            )
     unknown = sorted(set(given) - set(REPLAY_COLUMNS))
     if unknown:
         raise SpecError(f"replay has no column {unknown[0]!r}; it has {', '.join(REPLAY_COLUMNS)}; drop or rename it")
@@ -225,10 +244,28 @@ def replay_columns(rows: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         )
     isl, osl = (whole_column(given[name], name, "replay row ") for name in ("isl", "osl"))
     prefix = whole_column(given.get("prefix", np.zeros(len(isl), np.int64)), "prefix", "replay row ")
-    if not len(dispatch) == len(isl) == len(osl) == len(prefix):
+    group, shared = prefix_groups(given.get("prefix_group"), given.get("prefix_len"), len(isl), "replay row ")
+    if not len(dispatch) == len(isl) == len(osl) == len(prefix) == len(group):
         raise SpecError("replay: columns differ in length; give every row all its values")
     check_lengths(isl, prefix, osl, "replay row ")
-    return {"dispatch_ms": dispatch, "isl": isl, "prefix": prefix, "osl": osl}, notes
+    columns = {"dispatch_ms": dispatch, "isl": isl, "prefix": prefix, "osl": osl, "group": group, "shared": shared}
+    return columns, notes
+
+
+def prefix_groups(groups: Any, lengths: Any, count: int, where: str) -> tuple[Any, Any]:
+    """Prefix groups as numbers from 0 (none: -1), and how many leading tokens each shares."""
+    if groups is None and lengths is None:
+        return np.full(count, -1), np.zeros(count, np.int64)
+    if groups is None or lengths is None:
+        raise SpecError("prefix_group and prefix_len must come together; give both, or neither")
+    numbers: dict[Any, int] = {}
+    listed = [None if g is None or g != g or str(g) == "<NA>" else g for g in np.asarray(groups, object).tolist()]
+    group = np.array([-1 if g is None else numbers.setdefault(g, len(numbers)) for g in listed], np.int64)
+    shared = whole_column(np.array([0 if v is None else v for v in np.asarray(lengths, object)]), "prefix_len", where)
+    if (shared < 0).any():
+        at = int(np.argmax(shared < 0))
+        raise SpecError(f"{where}{at}: prefix_len={shared[at]}: must not be negative; correct this row")
+    return group, np.where(group >= 0, shared, 0)
 
 
 def columns_of_rows(rows: Iterable[Any]) -> dict[str, Any]:

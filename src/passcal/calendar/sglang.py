@@ -1,0 +1,214 @@
+"""SGLang's calendar: a prefill pass pauses every decode, or carries them (mixed chunk); rows are retracted under pressure (S1-S17).
+
+Lists of a rank: 0 and 1 the batches of the last pass and of the one that is planned (see `sglang_batch`), 2 and 3 ends to come (S9).
+`rank.free` counts tokens, those of the prefix tree that nobody locks included. `computed` is exact when a pass is launched, `generated` are
+the outputs that the scheduler has seen (S4): the kernel lands a pass just when the scheduler processes its results.
+"""
+
+from typing import Any
+
+from passcal.calendar.packing import add_chunk, clear_shape
+from passcal.calendar.sglang_admit import prefill
+from passcal.calendar.sglang_batch import DECODE, EXTEND, HEADER, LISTED, NONE, WAITING, ceil
+from passcal.calendar.sglang_decode import decode
+from passcal.core import cycle, radix
+from passcal.core.compiled import jit
+from passcal.core.rank import HELD_NOT, emit, forget, intake, leave
+from passcal.core.tables import NOBODY, State
+
+__all__ = ["land", "plan", "write"]
+
+
+@jit
+def plan(state: State, k: int, now: float) -> int:
+    """One round of the scheduler (S1); rounds that launch nothing because of the interval cost no time (S14)."""
+    rank, s, world = state.ranks[k], state.sglang[k], state.world[0]
+    if rank.idle and rank.arrived_head == NOBODY:
+        return 0
+    take_in(state, rank, s, now)
+    next_round(state, rank, s, k, now)
+    while s.size == 0 and s.deferred and rank.flying == 0 and world.inbox_head == NOBODY and world.unborn == 0:
+        next_round(state, rank, s, k, now)
+    return s.size
+
+
+@jit
+def take_in(state: State, rank: Any, s: Any, now: float) -> None:
+    """Requests that arrived begin their life here, with an output that fits context and pool (S17), and queue."""
+    i = rank.arrived_head
+    while i != NOBODY:
+        request, life = state.requests[i], state.sglang_lives[i]
+        room = min(s.context - request.isl - 1, rank.usable - ceil(1 * request.isl, s.page) - s.page - 1)
+        rank.serial += 1
+        life.serial, life.place, life.launched = rank.serial, WAITING, NOBODY
+        life.limit = max(0, min(request.osl, room))
+        life.shared = min(request.shared, request.isl) if request.group >= 0 else 0
+        life.trunk = life.shared // s.page * s.page
+        life.root = request.group + 1 if s.tree and life.shared > 0 else 0
+        life.branch, life.leaf = NOBODY, life.root
+        i = state.sequences[i].after
+    intake(state, rank, now)
+
+
+@jit
+def next_round(state: State, rank: Any, s: Any, k: int, now: float) -> None:
+    """Plan: what was launched joins the running rows, then a prefill batch if it may, else a decode (S2)."""
+    rank.preempted, s.size, s.slot = 0, 0, (rank.number + 1) & 1
+    clear_shape(state, 0, 0)
+    if s.tree and s.unpublished and s.partial != NOBODY:
+        radix.publish(state, rank, s, s.partial, 1 * state.sequences[s.partial].computed)
+    s.unpublished = 0
+    join(state, rank, s, k)
+    s.deferred = s.hold > 0
+    if s.deferred:
+        s.hold -= 1
+    else:
+        prefill(state, rank, s, k, max(now, rank.end_ms) if rank.flying else now)
+    prompts = s.size
+    if prompts > 0:
+        take_prompts(state, rank, s, k)
+    if rank.running > 0 and (prompts == 0 or s.mixed):
+        decode(state, rank, s, k)
+    close(state, rank, s, k, prompts)
+
+
+@jit
+def join(state: State, rank: Any, s: Any, k: int) -> None:
+    """The requests of the last prefill become running rows, and finished ones go; who is left out reopens admission (S2, S5)."""
+    before = rank.running
+    if s.kind == EXTEND:
+        slot, rows = rank.number & 1, 0
+        count = state.lists[k, slot, 0]
+        for n in range(count):
+            i = state.lists[k, slot, HEADER + n]
+            if state.requests[i].done_ms >= 0.0:
+                s.finished -= 1
+                forget(state, i)
+            elif i != s.partial:
+                state.running[k, before + rows] = i
+                rows += 1
+        rank.running += rows
+        if rows < count or (before == 0 and rows > 0):
+            s.full = 0
+    if s.finished == 0:
+        return
+    kept = 0
+    for n in range(rank.running):
+        i = state.running[k, n]
+        if state.requests[i].done_ms >= 0.0:
+            forget(state, i)
+            continue
+        state.running[k, kept] = i
+        kept += 1
+    rank.running, s.finished, s.full = kept, 0, 0
+
+
+@jit
+def take_prompts(state: State, rank: Any, s: Any, k: int) -> None:
+    """The prompts of the batch take their KV, and stand in the pass's shape (S15)."""
+    if s.tree:
+        tokens = s.size * s.page if s.page > 1 else 0
+        for n in range(s.size):
+            tokens += state.sequences[state.lists[k, s.slot, HEADER + n]].given
+        radix.make_room(state, rank, s, tokens)
+    for n in range(s.size):
+        i = state.lists[k, s.slot, HEADER + n]
+        sequence, request = state.sequences[i], state.requests[i]
+        past, end = 1 * sequence.computed, sequence.computed + sequence.given
+        add_chunk(
+            state, 1 * sequence.given, past, request.preemptions == 0 and sequence.given == request.isl - request.cached
+        )
+        rank.free -= ceil(end, s.page) - ceil(past, s.page)
+        sequence.computed = end
+
+
+@jit
+def close(state: State, rank: Any, s: Any, k: int, prompts: int) -> None:
+    """Write the batch's header, and what the next round must know of this one."""
+    state.lists[k, s.slot, 0], state.lists[k, s.slot, 1] = s.size, prompts
+    state.lists[k, s.slot, 2] = s.partial if prompts > 0 else NOBODY
+    s.kind = EXTEND if prompts > 0 else (DECODE if s.size > 0 else NONE)
+    if prompts > 0:
+        s.hold, s.unpublished = s.interval, 1
+    if rank.waiting == 0:
+        rank.held_by = HELD_NOT
+        if s.size == 0 and rank.flying == 0 and rank.running == 0 and s.partial == NOBODY:
+            s.ratio = s.first_ratio  # an idle round (S12)
+
+
+@jit
+def land(state: State, k: int) -> None:
+    """The results of the oldest pass in flight: tokens appear in batch order, whole prompts are published, what is done leaves (S3)."""
+    rank, s = state.ranks[k], state.sglang[k]
+    row = state.runs[rank.land_row]
+    number = rank.number - rank.flying + 1
+    slot = number & 1
+    rows, prompts, partial = state.lists[k, slot, 0], state.lists[k, slot, 1], state.lists[k, slot, 2]
+    row.gaps, row.late_gaps, row.late_gap_ms = 0, 0, 0.0
+    for n in range(rows):
+        i = state.lists[k, slot, HEADER + n]
+        sequence, life = state.sequences[i], state.sglang_lives[i]
+        if life.place == WAITING or i == partial:  # retracted since, or a middle chunk
+            continue
+        if sequence.generated > 0 and sequence.last_pass == s.decoded and s.decoded < number - 1:
+            row.late_gaps += 1
+            row.late_gap_ms = rank.land_ms - sequence.last_ms
+            sequence.generated += 1
+            sequence.last_pass, sequence.last_ms = number, rank.land_ms
+        else:
+            row.gaps += emit(state, rank, i, number)
+        if sequence.generated >= life.limit:
+            finish(state, rank, s, i)
+        elif n < prompts and s.tree:
+            radix.publish(state, rank, s, i, state.requests[i].isl + sequence.generated - 1)
+    if rows > prompts:
+        s.decoded = number
+
+
+@jit
+def finish(state: State, rank: Any, s: Any, i: int) -> None:
+    """Request i is done: its KV is free but for what stays in the tree; while a list holds it, its row is kept (S15)."""
+    life = state.sglang_lives[i]
+    stored = 1 * state.sequences[i].computed
+    leave(state, rank, i)
+    if s.tree:
+        radix.publish(state, rank, s, i, stored)
+        radix.grab(state, rank, s, life.leaf, -1)
+    rank.free += ceil(stored, s.page) - state.nodes[life.leaf].end
+    if life.place == LISTED:
+        s.finished += 1
+    else:
+        forget(state, i)
+
+
+@jit
+def write(state: State, k: int, out: Any, n: int) -> int:
+    """Write what rank k will do next as numbers, from position n on; returns the next position."""
+    rank, s = state.ranks[k], state.sglang[k]
+    out[n], out[n + 1], out[n + 2] = s.ratio, s.full, s.hold
+    out[n + 3], out[n + 4], out[n + 5] = s.partial != NOBODY, s.kind, rank.running
+    out[n + 6] = rank.land_ms - state.world[0].now if rank.flying else 0.0
+    out[n + 7] = rank.number if s.tree else 0  # a tree is not compared: no two states are the same
+    n += 8
+    if s.partial != NOBODY:
+        n = write_row(state, rank, s.partial, out, n)
+    for j in range(rank.running):
+        n = write_row(state, rank, state.running[k, j], out, n)
+    if s.kind == NONE or (s.kind == DECODE and rank.flying == 0):
+        return n
+    slot = rank.number & 1
+    out[n], out[n + 1] = state.lists[k, slot, 0], state.lists[k, slot, 1]
+    n += 2
+    for j in range(state.lists[k, slot, 0]):
+        i = state.lists[k, slot, HEADER + j]
+        out[n] = i == state.lists[k, slot, 2]
+        n = write_row(state, rank, i, out, n + 1)
+    return n
+
+
+@jit
+def write_row(state: State, rank: Any, i: int, out: Any, n: int) -> int:
+    """A request of a list."""
+    life = state.sglang_lives[i]
+    out[n], out[n + 1], out[n + 2] = life.place, life.launched == rank.number, state.requests[i].done_ms >= 0.0
+    return cycle.write_sequence(state, i, out, n + 3)

@@ -1,0 +1,148 @@
+"""How SGLang decodes: who leaves (S4), who rides a prefill pass (S11), the new-token ratio (S12), retraction (S13)."""
+
+from typing import Any
+
+from passcal.calendar.sglang_batch import DROPPED, NONE, WAITING, add_row, ceil
+from passcal.core import radix
+from passcal.core.compiled import jit
+from passcal.core.rank import append
+from passcal.core.tables import State
+
+__all__ = ["decode"]
+
+STEPS = 20  # decode passes that a retraction makes room for
+
+
+@jit
+def decode(state: State, rank: Any, s: Any, k: int) -> None:
+    """Add the decode rows: alone, or riding the prefill batch that is planned."""
+    before = rank.running
+    if rank.most_flying > 1 and s.kind != NONE:
+        drop_leavers(state, rank, k)
+    leaving = before > rank.running
+    if leaving and (s.size > 0 or rank.running == 0):
+        s.full = 0
+    if rank.running == 0:
+        return
+    need = pages_needed(state, rank, s, k)
+    if s.tree:
+        radix.make_room(state, rank, s, need)
+    if s.size > 0:
+        if need <= rank.free:  # else all sit the pass out (S11)
+            ride(state, rank, s, k)
+            rank.running = 0
+        return
+    if need > rank.free and leaving:  # their KV is free after the pass in flight (S12)
+        s.full = 0
+        return
+    if need > rank.free:
+        retract(state, rank, s, k)
+        if state.world[0].lost:
+            return
+    else:
+        s.ratio = max(s.ratio - s.decay, s.least_ratio)
+    if rank.running < before:
+        s.full = 0
+    ride(state, rank, s, k)
+
+
+@jit
+def drop_leavers(state: State, rank: Any, k: int) -> None:
+    """Rows whose token in flight is their last take no further row (S4)."""
+    kept = 0
+    for n in range(rank.running):
+        i = state.running[k, n]
+        life = state.sglang_lives[i]
+        if life.launched == rank.number and state.sequences[i].generated + 1 >= life.limit:
+            life.place = DROPPED
+            continue
+        state.running[k, kept] = i
+        kept += 1
+    rank.running = kept
+
+
+@jit
+def pages_needed(state: State, rank: Any, s: Any, k: int) -> int:
+    """Tokens of the pages that one more token of every row needs (S12)."""
+    if s.page == 1:
+        return rank.running
+    need = 0
+    for n in range(rank.running):
+        if state.sequences[state.running[k, n]].computed % s.page == 0:
+            need += s.page
+    return need
+
+
+@jit
+def ride(state: State, rank: Any, s: Any, k: int) -> None:
+    """Every running request gets a row, and a slot for the token that it stores."""
+    if s.tree:
+        radix.make_room(state, rank, s, rank.running * s.page)
+    context = 0
+    for n in range(rank.running):
+        i = state.running[k, n]
+        sequence = state.sequences[i]
+        if sequence.computed % s.page == 0:
+            rank.free -= s.page
+        sequence.computed += 1
+        context += sequence.computed
+        add_row(state, rank, s, k, i)
+    state.shape[0].decode_requests += rank.running
+    state.shape[0].decode_kv_tokens += context
+
+
+@jit
+def retract(state: State, rank: Any, s: Any, k: int) -> None:
+    """Send rows back to the queue until the others have the pages that they need, at least one and never all (S13)."""
+    if s.radix and not s.tree:
+        state.world[0].lost = 1  # what a resumed prompt finds of itself depends on the tree
+        return
+    sort_running(state, rank, k)
+    first = True
+    while rank.running > 1:
+        if not first:
+            need = pages_needed(state, rank, s, k)
+            if s.tree:
+                radix.make_room(state, rank, s, need)
+            if rank.free >= need:
+                break
+        first = False
+        rank.running -= 1
+        send_back(state, rank, s, state.running[k, rank.running])
+    outputs, most = STEPS * rank.running, 1
+    for n in range(rank.running):
+        i = state.running[k, n]
+        outputs += state.sequences[i].generated
+        most += state.sglang_lives[i].limit
+    s.ratio = min(1.0, outputs / most)
+
+
+@jit
+def sort_running(state: State, rank: Any, k: int) -> None:
+    """Most outputs first, then shortest prompt, then as they stood."""
+    for a in range(1, rank.running):
+        i, b = state.running[k, a], a
+        outputs, isl = state.sequences[i].generated, state.requests[i].isl
+        while b > 0:
+            j = state.running[k, b - 1]
+            more = outputs - state.sequences[j].generated
+            if more < 0 or (more == 0 and state.requests[j].isl <= isl):
+                break
+            state.running[k, b] = j
+            b -= 1
+        state.running[k, b] = i
+
+
+@jit
+def send_back(state: State, rank: Any, s: Any, i: int) -> None:
+    """Request i loses its KV, but for the tree's share, and its token in flight, and goes to the tail of the queue."""
+    sequence, life = state.sequences[i], state.sglang_lives[i]
+    rank.free += ceil(1 * sequence.computed, s.page) - state.nodes[life.leaf].end
+    if s.tree:
+        radix.grab(state, rank, s, life.leaf, -1)
+        radix.make_room(state, rank, s, STEPS * rank.running)
+    sequence.computed, sequence.given, life.place, life.leaf = 0, 0, WAITING, life.root
+    state.requests[i].preemptions += 1
+    state.world[0].preemptions += 1
+    rank.preempted += 1
+    append(state, rank, i)

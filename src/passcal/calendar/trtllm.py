@@ -1,0 +1,177 @@
+"""TensorRT-LLM's calendar: a turn takes in, keeps, packs and launches; results and states follow (T1-T13).
+
+Under overlap a pass is planned when the one before it starts, so its plan knows outputs up to the last pass but one, though prompt progress
+and blocks exactly, since these move at launch. The lists of the newest plan stay until `settle` has moved its states.
+"""
+
+from typing import Any
+
+from passcal.calendar.packing import add_chunk, clear_shape
+from passcal.calendar.trtllm_batch import PROMPTS, ROWS, pack
+from passcal.calendar.trtllm_capacity import DONE, LEAVER, PAUSED, PROMPT, ROW, keep
+from passcal.core import cycle
+from passcal.core.compiled import jit
+from passcal.core.rank import HELD_NOT, HELD_SEATS, emit, forget, intake, leave, pop
+from passcal.core.tables import NOBODY, State
+
+__all__ = ["land", "plan", "write"]
+
+FLIGHT = 4  # and 5: who gets a token of the pass with an even or odd number; NOBODY ends the list
+
+
+@jit
+def plan(state: State, k: int, now: float) -> int:
+    """Form the next pass of rank k at this instant; returns how many rows it has.
+
+    A turn on an idle engine that only paused somebody is taken again at once.
+    """
+    rank, own = state.ranks[k], state.trtllm[k]
+    take_in(state, rank, k, now)
+    again = True
+    while again:
+        settle(state, rank, own, k)
+        rank.held_by = HELD_SEATS if rank.waiting > 0 else HELD_NOT
+        keep(state, rank, own, k)
+        pack(state, rank, own, k)
+        again = own.prompts + own.rows == 0 and own.paused > 0 and rank.flying == 0
+    if own.prompts + own.rows > 0:
+        clear_shape(state, 0, 0)
+        finishing = load_prompts(state, rank, own, k, now)
+        load_rows(state, rank, own, k, finishing)
+    return own.prompts + own.rows
+
+
+@jit
+def take_in(state: State, rank: Any, k: int, now: float) -> None:
+    """Arrivals take free seats, first come first served, before any block or token (T8)."""
+    intake(state, rank, now)
+    while rank.waiting > 0 and rank.running < rank.max_seats:
+        i = pop(state, rank)
+        request, s, life = state.requests[i], state.sequences[i], state.trtllm_lives[i]
+        s.computed, s.held = 0, 0
+        life.prompt, life.state = request.isl, PROMPT
+        life.reserve = (request.isl + request.osl + rank.block_size - 1) // rank.block_size
+        state.running[k, rank.running] = i
+        rank.running += 1
+
+
+@jit
+def load_prompts(state: State, rank: Any, own: Any, k: int, now: float) -> int:
+    """Chunks go: the first of a prompt takes its whole prompt's blocks (T11), the last brings a token (T13); returns how many are last."""
+    begins = max(now, rank.end_ms) if rank.flying > 0 else now
+    finishing = 0
+    for last in range(2):
+        for j in range(own.prompts):
+            i = state.lists[k, PROMPTS, j]
+            request, s, life = state.requests[i], state.sequences[i], state.trtllm_lives[i]
+            if (s.computed + s.given == life.prompt) != (last == 1):
+                continue
+            if s.computed == 0:
+                s.held = (life.prompt + rank.block_size - 1) // rank.block_size
+                rank.free -= s.held
+            if request.admitted_ms < 0.0:
+                request.admitted_ms = begins
+            add_chunk(state, s.given, s.computed, s.given == request.isl and life.prompt == request.isl)
+            s.computed += s.given
+            s.given = 0
+            if last == 1:
+                state.lists[k, FLIGHT + (rank.number + 1) % 2, finishing] = i
+                finishing += 1
+    return finishing
+
+
+@jit
+def load_rows(state: State, rank: Any, own: Any, k: int, finishing: int) -> None:
+    """Rows go: each stores a token, in a new block if its blocks are full (T11), and stands in flight behind the finishing prompts."""
+    flight, context = FLIGHT + (rank.number + 1) % 2, 0
+    for j in range(own.rows):
+        i = state.lists[k, ROWS, j]
+        s = state.sequences[i]
+        if s.computed == s.held * rank.block_size:
+            s.held += 1
+            rank.free -= 1
+        s.computed += 1
+        context += s.computed
+        state.lists[k, flight, finishing + j] = i
+    state.lists[k, flight, finishing + own.rows] = NOBODY
+    sums = state.shape[0]
+    sums.decode_requests, sums.decode_kv_tokens = own.rows, context
+
+
+@jit
+def land(state: State, k: int) -> None:
+    """The oldest pass in flight on rank k ends: tokens appear, then the newest plan's states move, then seats are given back (T5, T8)."""
+    rank, own, world = state.ranks[k], state.trtllm[k], state.world[0]
+    number, gone, gaps, j = rank.number - rank.flying + 1, world.gone, 0, 0
+    flight = FLIGHT + number % 2
+    i = state.lists[k, flight, 0]
+    while i != NOBODY:
+        gaps += emit(state, rank, i, number)
+        s = state.sequences[i]
+        if s.generated == state.requests[i].osl:
+            leave(state, rank, i)
+            state.trtllm_lives[i].state = DONE
+            rank.free += s.held
+            s.held = 0
+        j += 1
+        i = state.lists[k, flight, j]
+    state.runs[rank.land_row].gaps = gaps
+    settle(state, rank, own, k)
+    if world.gone > gone:
+        vacate(state, rank, k)
+
+
+@jit
+def settle(state: State, rank: Any, own: Any, k: int) -> None:
+    """States move after the newest plan: pauses become fresh prompts, finished prompts rows; length ends are foreseen (T5, T12)."""
+    overlap = rank.most_flying > 1
+    for j in range(own.paused):
+        i = state.lists[k, PAUSED, j]
+        life = state.trtllm_lives[i]
+        if life.state != DONE:  # else its last token was in flight
+            life.prompt, life.state = state.requests[i].isl + state.sequences[i].generated, PROMPT
+    for j in range(own.prompts):
+        i = state.lists[k, PROMPTS, j]
+        s, life = state.sequences[i], state.trtllm_lives[i]
+        if s.computed == life.prompt and life.state != DONE:
+            life.state = LEAVER if overlap and s.generated + 1 == state.requests[i].osl else ROW
+    if overlap:
+        for j in range(own.rows):
+            i = state.lists[k, ROWS, j]
+            if state.sequences[i].generated + 1 == state.requests[i].osl:
+                state.trtllm_lives[i].state = LEAVER
+    own.paused, own.prompts, own.rows = 0, 0, 0
+
+
+@jit
+def vacate(state: State, rank: Any, k: int) -> None:
+    """Seats of those that are done are free; the others keep their order (T8)."""
+    kept = 0
+    for j in range(rank.running):
+        i = state.running[k, j]
+        if state.trtllm_lives[i].state == DONE:
+            forget(state, i)
+        else:
+            state.running[k, kept] = i
+            kept += 1
+    rank.running = kept
+
+
+@jit
+def write(state: State, k: int, out: Any, n: int) -> int:
+    """Write what rank k will do next as numbers, from position n on; returns the next position. At most one pass is in flight."""
+    rank, own = state.ranks[k], state.trtllm[k]
+    out[n], out[n + 1] = own.waited, rank.end_ms - state.world[0].now if rank.flying > 0 else 0.0
+    n += 2
+    for j in range(rank.running):
+        i = state.running[k, j]
+        n = cycle.write_sequence(state, i, out, n)
+        out[n], out[n + 1] = state.trtllm_lives[i].prompt, state.trtllm_lives[i].state
+        n += 2
+        state.sequences[i].serial = j
+    j = 0
+    while rank.flying > 0 and state.lists[k, FLIGHT + rank.number % 2, j] != NOBODY:
+        out[n] = state.sequences[state.lists[k, FLIGHT + rank.number % 2, j]].serial
+        n += 1
+        j += 1
+    return n

@@ -1,0 +1,79 @@
+"""What an engine adds to the tables: the common form of `fitting_vllm` and its like."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from passcal.core.tables import NOBODY, RANK
+from passcal.errors import SpecError
+
+__all__ = ["Fitting", "Lengths", "clipped", "empty_rank"]
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """All lengths of a workload, one element a dealt row or request; arrays of int64.
+
+    Attributes:
+        isl, prefix, osl: tokens.
+        group, shared: prefix group (-1: none) and how many leading tokens its requests share.
+        limit: requests sent in all.
+        most: requests that may live at a time.
+    """
+
+    isl: Any
+    prefix: Any
+    osl: Any
+    group: Any
+    shared: Any
+    limit: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """An engine's part of the tables.
+
+    Attributes:
+        rank: RANK[1], knobs set and state at time zero.
+        seats: the most sequences that hold a seat at a time, and the most that one pass can end.
+        osl: output lengths as the engine lets them happen.
+        fixed: tables of `State` that the engine needs, by name.
+        by_request: tables with a row a request, by name: their dtypes.
+        room: numbers that its written state may need beyond eight a request.
+    """
+
+    rank: Any
+    seats: int
+    osl: Any
+    fixed: dict[str, Any] = field(default_factory=dict)
+    by_request: dict[str, Any] = field(default_factory=dict)
+    room: int = 0
+
+    def tables(self, capacity: int) -> dict[str, Any]:
+        """The engine's tables, those by request with this many rows."""
+        from passcal.core.compiled import table
+
+        return {**self.fixed, **{name: table(np.zeros(capacity, dtype)) for name, dtype in self.by_request.items()}}
+
+
+def empty_rank() -> Any:
+    """RANK[1] with empty queues."""
+    ranks = np.zeros(1, RANK)
+    for name in ("arrived_head", "arrived_tail", "waiting_head", "waiting_tail"):
+        ranks[name] = NOBODY
+    ranks["most_flying"], ranks["idle"] = 1, 1
+    return ranks
+
+
+def clipped(lengths: Lengths, limit: int | None, name: str) -> Any:
+    """Output lengths under a context limit: generation stops where prompt plus output reach it, a prompt at or over it is refused (E2)."""
+    if limit is None:
+        return lengths.osl
+    longest = int(lengths.isl.max())
+    if longest >= limit:
+        raise SpecError(
+            f"isl={longest}: must be below {name}={limit}, or the engine refuses the request; raise the limit"
+        )
+    return np.minimum(lengths.osl, limit - lengths.isl)

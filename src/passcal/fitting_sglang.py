@@ -1,0 +1,142 @@
+"""SGLang's part of the tables, and what its scheduler can never run."""
+
+from typing import Any
+
+import numpy as np
+
+from passcal.calendar.backends import BACKENDS
+from passcal.calendar.sglang_batch import CLIP, HEADER
+from passcal.core.compiled import table
+from passcal.core.tables import LISTS, NOBODY, NODE, SGLANG, SGLANG_LIFE
+from passcal.errors import SpecError, Unsupported
+from passcal.fitting import Fitting, Lengths, empty_rank
+from passcal.spec.sglang import Sglang
+
+__all__ = ["fit_sglang"]
+
+NEUTRAL = {  # options that are not modelled yet: their value that changes nothing, and what to do instead
+    "dp_size": (1, "leave it at 1 and divide the clients among replicas by hand"),
+    "host_loop": (None, "leave it unset: the scheduler's loop costs nothing"),
+    "speculation": (None, "leave it unset and put the accepted tokens into the timing"),
+}
+BOUNDLESS = 1 << 40  # tokens, where memory never binds
+QUEUE = 128  # the longest queue that is sorted (S16)
+
+
+def fit_sglang(engine: Sglang, lengths: Lengths, identities: bool) -> Fitting:
+    """Knobs, pool, lists and, where prompts can hit cached pages, the prefix tree.
+
+    Raises:
+        Unsupported: an option that is not modelled, or prefix groups without a pool that they live in.
+        SpecError: a request that can never run.
+    """
+    for name, (neutral, remedy) in NEUTRAL.items():
+        value = getattr(engine, name)
+        if value != neutral:
+            raise Unsupported(f"sglang: {name}={value!r} is not modelled; {remedy}")
+    grouped = not engine.disable_radix_cache and bool((lengths.group >= 0).any())
+    if grouped and engine.max_total_tokens is None:
+        raise Unsupported(
+            "prefix_group: which pages are resident decides the hits; give max_total_tokens, or a constant prefix instead"
+        )
+    limits = reserved_outputs(engine, lengths)
+    check_fit(engine, lengths.isl, limits)
+    seats = min(engine.max_running_requests, lengths.most)
+    rank, own = rank_row(engine), own_row(engine)
+    fixed = {
+        "sglang": table(own),
+        "lists": np.zeros((1, LISTS, seats + HEADER + 1), np.int64),
+        "scratch": np.zeros(max(seats, QUEUE), np.int64),
+    }
+    if grouped or identities:
+        fixed["nodes"] = table(tree(own[0], lengths, pool_of(engine)))
+    return Fitting(rank, seats, np.maximum(limits, 1), fixed, {"sglang_lives": SGLANG_LIFE}, room=8 * seats + 64)
+
+
+def pool_of(engine: Sglang) -> int:
+    """KV tokens, in whole pages (S17)."""
+    return (
+        BOUNDLESS if engine.max_total_tokens is None else engine.max_total_tokens // engine.page_size * engine.page_size
+    )
+
+
+def reserved_outputs(engine: Sglang, lengths: Lengths) -> Any:
+    """Outputs that the scheduler reserves: what is asked, as far as context and pool allow (S17); a request emits at least one."""
+    room = pool_of(engine) - -(-lengths.isl // engine.page_size) * engine.page_size - engine.page_size - 1
+    if engine.context_length is not None:
+        longest = int(lengths.isl.max())
+        if longest >= engine.context_length:
+            raise SpecError(
+                f"isl={longest}: must be below context_length={engine.context_length}, or the engine refuses the request; raise the limit"
+            )
+        room = np.minimum(room, engine.context_length - lengths.isl - 1)
+    return np.maximum(np.minimum(lengths.osl, room), 0)
+
+
+def check_fit(engine: Sglang, isl: Any, limits: Any) -> None:
+    """Requests that an empty engine would not admit are refused before the run (S8, S9)."""
+    page, pool = engine.page_size, pool_of(engine)
+    if foresees(engine):
+        prompts = -(-isl // page) * page + page
+        lacking = np.where(limits > 0, prompts + limits + 2, prompts) - pool
+    else:
+        lacking = isl + np.minimum(limits, CLIP) + page + 1 - pool
+    if (lacking > 0).any():
+        at = int(np.argmax(lacking))
+        raise SpecError(
+            f"max_total_tokens={engine.max_total_tokens}: a prompt of {int(isl[at])} tokens is never admitted, since {int(lacking[at])} "
+            "more would be needed; raise it"
+        )
+
+
+def foresees(engine: Sglang) -> bool:
+    """Whether admission looks at every end to come (S9)."""
+    return engine.ignore_eos and engine.disable_radix_cache
+
+
+def rank_row(engine: Sglang) -> Any:
+    """RANK[1] of a worker; its KV is counted in tokens."""
+    ranks = empty_rank()
+    r = ranks[0]
+    r["backend"] = BACKENDS["sglang"].code
+    r["max_seats"], r["block_size"] = engine.max_running_requests, 1
+    r["memory"] = engine.max_total_tokens is not None
+    r["usable"] = r["free"] = pool_of(engine)
+    r["most_flying"] = 1 if engine.disable_overlap_schedule else 2
+    return ranks
+
+
+def own_row(engine: Sglang) -> Any:
+    """SGLANG[1] of a worker."""
+    rows = np.zeros(1, SGLANG)
+    own = rows[0]
+    own["chunk"], own["most_prefill"] = max(engine.chunked_prefill_size, 0), engine.max_prefill_tokens
+    own["page"], own["mixed"], own["interval"] = (
+        engine.page_size,
+        engine.enable_mixed_chunk,
+        engine.prefill_decode_interval,
+    )
+    own["ignore_eos"], own["foresee"], own["radix"] = (
+        engine.ignore_eos,
+        foresees(engine),
+        not engine.disable_radix_cache,
+    )
+    own["lpm"] = engine.schedule_policy == "lpm"
+    own["context"] = BOUNDLESS if engine.context_length is None else engine.context_length
+    own["ratio"] = own["first_ratio"] = first = min(1.0, 0.7 * engine.schedule_conservativeness)
+    own["least_ratio"] = least = first * 0.14
+    own["decay"] = (first - least) / 600
+    own["partial"] = own["spare"] = NOBODY
+    return rows
+
+
+def tree(own: Any, lengths: Lengths, pool: int) -> Any:
+    """NODE[n]: a root for requests of no group and one for each group; every other node holds a page at least."""
+    roots = int(lengths.group.max()) + 2
+    pages = pool // int(own["page"])
+    if len(lengths.isl) == lengths.limit:  # all requests are listed: no more can be distinct
+        pages = min(pages, int((lengths.isl + lengths.osl).sum()) // int(own["page"]))
+    nodes = np.zeros(roots + pages + 4, NODE)
+    nodes["parent"][:roots] = nodes["below"][:roots] = NOBODY
+    own["tree"], own["nodes"] = 1, roots
+    return nodes

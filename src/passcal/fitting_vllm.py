@@ -1,0 +1,108 @@
+"""vLLM's part of the tables, and what its scheduler can never run."""
+
+from typing import Any
+
+import numpy as np
+
+from passcal.calendar.backends import BACKENDS
+from passcal.core.compiled import table
+from passcal.core.tables import BLOCK, NOBODY
+from passcal.errors import SpecError, Unsupported
+from passcal.fitting import Fitting, Lengths, clipped, empty_rank
+from passcal.spec.engine import Vllm
+
+__all__ = ["fit_vllm"]
+
+NEUTRAL = {  # options that are not modelled yet: their value that changes nothing, and what to do instead
+    "prefill_schedule_interval": (1, "leave it at 1"),
+    "data_parallel_size": (1, "leave it at 1 and divide the clients among replicas by hand"),
+    "launch": (None, "leave it unset: launches cost nothing"),
+    "speculation": (None, "leave it unset and put the accepted tokens into the timing"),
+    "host_offload": (False, "leave it off: a preempted sequence is recomputed"),
+}
+
+
+def fit_vllm(engine: Vllm, lengths: Lengths, identities: bool) -> Fitting:
+    """Knobs, pool and, where prompts can hit cached blocks, the tables of the prefix cache.
+
+    Raises:
+        Unsupported: an option that is not modelled.
+        SpecError: a request that can never run.
+    """
+    for name, (neutral, remedy) in NEUTRAL.items():
+        value = getattr(engine, name)
+        if value != neutral:
+            raise Unsupported(f"vllm: {name}={value!r} is not modelled; {remedy}")
+    osl = clipped(lengths, engine.max_model_len, "max_model_len")
+    check_fit(engine, lengths, osl)
+    seats = min(engine.max_num_seqs, lengths.most)
+    rank = rank_row(engine)
+    grouped = engine.enable_prefix_caching and bool((lengths.group >= 0).any())
+    if grouped and engine.num_gpu_blocks is None:
+        raise Unsupported(
+            "prefix_group: which blocks are resident decides the hits; give num_gpu_blocks, or a constant prefix instead"
+        )
+    if not (grouped or identities):
+        return Fitting(rank, seats, osl)
+    fixed, room = cache_tables(engine, lengths, osl, rank, seats)
+    return Fitting(rank, seats, osl, fixed, room=room)
+
+
+def check_fit(engine: Vllm, lengths: Lengths, osl: Any) -> None:
+    """Requests that the engine could never run are refused before the run (V6, V11)."""
+    budget, longest = engine.max_num_batched_tokens, int(lengths.isl.max())
+    if not engine.enable_chunked_prefill and longest > budget:
+        raise SpecError(
+            f"isl={longest}: exceeds max_num_batched_tokens={budget} with chunked prefill off and can never run; raise the budget"
+        )
+    if engine.num_gpu_blocks is None:
+        return
+    usable, size = engine.num_gpu_blocks - 1, engine.block_size
+    need = -(-int((lengths.isl + osl - 1).max()) // size)
+    if need > usable:
+        raise SpecError(
+            f"num_gpu_blocks={engine.num_gpu_blocks}: the longest request needs {need} of {usable} usable blocks; give more blocks"
+        )
+
+
+def rank_row(engine: Vllm) -> Any:
+    """RANK[1] of a worker."""
+    ranks = empty_rank()
+    r = ranks[0]
+    r["backend"] = BACKENDS["vllm"].code
+    r["budget"], r["max_seats"], r["chunked"] = (
+        engine.max_num_batched_tokens,
+        engine.max_num_seqs,
+        engine.enable_chunked_prefill,
+    )
+    r["long_prefill"] = engine.long_prefill_token_threshold
+    r["lookahead"] = engine.async_scheduling is not False
+    r["block_size"], r["reserve_full"] = engine.block_size, engine.scheduler_reserve_full_isl
+    r["crowded"] = engine.long_prefill_token_threshold == 0
+    if engine.num_gpu_blocks is not None:
+        r["memory"], r["caching"] = 1, engine.enable_prefix_caching
+        r["usable"] = r["free"] = engine.num_gpu_blocks - 1
+        r["mark"] = int(engine.watermark * engine.num_gpu_blocks)
+    return ranks
+
+
+def cache_tables(engine: Vllm, lengths: Lengths, osl: Any, rank: Any, seats: int) -> tuple[dict[str, Any], int]:
+    """The free queue with every block in it, nothing registered, and how many numbers a written state may need for them."""
+    assert engine.num_gpu_blocks is not None
+    count, size = engine.num_gpu_blocks - 1, engine.block_size
+    groups = int(lengths.group.max()) + 1
+    width = max(-(-int((lengths.isl + osl).max()) // size), -(-int(lengths.shared.max()) // size)) + 1
+    slots = 2 * seats + 2
+    blocks = np.zeros(count + 2, BLOCK)
+    blocks["content"] = blocks["twin"] = NOBODY
+    line = np.array([0, *range(2, count + 2), 1])  # the front, every block, the back
+    blocks["after"][line[:-1]], blocks["before"][line[1:]] = line[1:], line[:-1]
+    r = rank[0]
+    r["identities"], r["crowded"], r["groups"], r["slots_free"] = 1, 0, groups, slots
+    tables = {
+        "blocks": table(blocks),
+        "contents": np.full((groups + slots) * width, NOBODY, np.int64),
+        "tables": np.zeros((slots, width), np.int64),
+        "slots": np.arange(slots - 1, -1, -1),
+    }
+    return tables, count + 3 * groups * width

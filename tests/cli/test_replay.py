@@ -1,0 +1,103 @@
+"""`passcal replay`: a trace through one deployment."""
+
+import json
+
+import pandas as pd
+import pytest
+
+import passcal as pc
+
+
+@pytest.fixture
+def replayed():
+    """The same question in Python."""
+    workload = pc.Workload.replay([(0.0, 100, 5), (10.0, 200, 3), (400.5, 50, 1)])
+    timing = pc.LinearTiming(prefill=(5.0, 0.02, 1e-6, 0.0), decode=(8.0, 0.05, 2e-6))
+    return pc.evaluate_replay(workload, pc.Vllm(max_num_seqs=8), timing)
+
+
+def test_the_trace_replaces_the_workload(passcal, closed, trace, replayed):
+    """And what that puts aside is told."""
+    result = passcal("replay", trace, "--config", closed)
+    assert result.exit_code == 0 and "whole run: 3 requests" in result.stdout
+    assert "the trace replaces the configured workload: isl, osl, concurrency put aside" in result.stdout
+    told = json.loads(passcal("replay", trace, "--config", closed, "--json").stdout)
+    assert told["e2e_mean"] == replayed.e2e_ms.mean and len(told["notes"]) == 1
+
+
+def test_requests_csv(passcal, closed, trace, replayed, tmp_path):
+    """One line a request, as the frame has it; an old file is replaced."""
+    file = tmp_path / "requests.csv"
+    file.write_text("old", encoding="utf-8")
+    assert passcal("replay", trace, "--config", closed, "--requests-csv", file).exit_code == 0
+    pd.testing.assert_frame_equal(pd.read_csv(file), replayed.requests(), check_dtype=False)
+
+
+def test_requests_csv_is_written_whole_or_not_at_all(passcal, closed, trace, tmp_path, monkeypatch):
+    """A write that breaks leaves the old file, and nothing beside it."""
+    file = tmp_path / "requests.csv"
+    file.write_text("old", encoding="utf-8")
+    before = {path.name for path in tmp_path.iterdir()}
+
+    def full(self, out, **_):
+        out.write("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", full)
+    result = passcal("replay", trace, "--config", closed, "--requests-csv", file)
+    assert result.exit_code == 2 and "No space left" in result.stderr
+    assert file.read_text(encoding="utf-8") == "old" and {path.name for path in tmp_path.iterdir()} == before
+
+
+def test_a_replay_configuration_keeps_its_plane(passcal, tmp_path, trace):
+    """The trace of the command line takes the place of its own; the rest holds."""
+    file = tmp_path / "replay.yaml"
+    text = (
+        "workload: {mode: replay, trace: absent.csv, turnaround_ms: 7}\nengine: {backend: vllm}\ntiming: {kind: linear}"
+    )
+    file.write_text(text, encoding="utf-8")
+    out = tmp_path / "out.csv"
+    assert passcal("replay", trace, "--config", file, "--requests-csv", out).exit_code == 0
+    frame = pd.read_csv(out)
+    assert (frame["visible_ms"] - frame["dispatch_ms"] == 7).all()
+    assert "absent.csv: no such file" in passcal("evaluate", file).stderr
+
+
+def test_a_trace_stands_beside_its_configuration(passcal, tmp_path, trace):
+    """A relative path starts at the YAML file."""
+    file = tmp_path / "replay.yaml"
+    text = "workload: {mode: replay, trace: trace.csv}\nengine: {backend: vllm}\ntiming: {kind: linear}"
+    file.write_text(text, encoding="utf-8")
+    assert passcal("evaluate", file).exit_code == 0
+
+
+def test_rows_may_stand_in_the_configuration(passcal, tmp_path):
+    """Instead of a file."""
+    file = tmp_path / "rows.yaml"
+    text = "workload: {mode: replay, rows: [[0, 10, 2], [1, 10, 2]]}\nengine: {backend: vllm}\ntiming: {kind: linear}"
+    file.write_text(text, encoding="utf-8")
+    assert "whole run: 2 requests" in passcal("evaluate", file).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--format", "azur"), "azur"),
+        (("--spread", "often"), "often"),
+        (("--format", "azure"), "TIMESTAMP"),
+        (("--requests-csv", "absent/out.csv"), "folder does not exist"),
+        (("--set", "evaluate.start=spread"), "start='spread'"),
+    ],
+)
+def test_bad_input(passcal, closed, trace, options, told):
+    """Exit 2 in one line."""
+    result = passcal("replay", trace, "--config", closed, *options)
+    assert result.exit_code == 2 and told in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+def test_a_broken_trace_is_refused_by_line(passcal, closed, tmp_path):
+    """The reader's words reach the user."""
+    file = tmp_path / "broken.csv"
+    file.write_text("dispatch_ms,isl,osl\n0,100,5\n10,-3,3\n", encoding="utf-8")
+    result = passcal("replay", file, "--config", closed)
+    assert result.exit_code == 2 and "line 3" in result.stderr

@@ -1,0 +1,246 @@
+"""The law: every field of everything that a user fills in changes the answer or is refused. A new field without an entry here fails."""
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import passcal as pc
+from tests.worlds import CLOCK
+
+ROWS = [(0.0, 90, 30), (0.5, 300, 3), (1.0, 30, 40), (40.0, 200, 12), (41.0, 64, 9), (41.0, 64, 33)]
+SHARED = {  # the same with prefixes that two groups share
+    "dispatch_ms": [row[0] for row in ROWS],
+    "isl": [row[1] for row in ROWS],
+    "osl": [row[2] for row in ROWS],
+    "prefix_group": [0, 1, 0, 1, 0, 1],
+    "prefix_len": [60, 200, 20, 150, 60, 60],
+}
+LOOP = {"shapes": [(90, 0, 30), (200, 20, 12)], "concurrency": 5, "requests": 17}
+REFUSED = "refused"  # what a value does; else a dict: it changes the answer beside these other options
+
+ENGINE = {"max_num_batched_tokens": 128, "max_num_seqs": 4, "num_gpu_blocks": 33, "async_scheduling": True}
+VLLM: dict[str, Any] = {
+    "backend": ("sglang", REFUSED),
+    "max_num_batched_tokens": (200, {}),
+    "max_num_seqs": (3, {}),
+    "enable_chunked_prefill": (False, {"max_num_batched_tokens": 310}),
+    "long_prefill_token_threshold": (40, {}),
+    "async_scheduling": (False, {}),
+    "num_gpu_blocks": (None, {}),
+    "block_size": (11, {}),
+    "enable_prefix_caching": (False, {"rows": SHARED}),
+    "scheduler_reserve_full_isl": (False, {"num_gpu_blocks": 24}),
+    "watermark": (0.2, {}),
+    "prefill_schedule_interval": (2, REFUSED),
+    "max_model_len": (302, {}),
+    "data_parallel_size": (2, REFUSED),
+    "launch": ({"decode_ms": 1.0}, REFUSED),
+    "speculation": ({"drafts": 3}, REFUSED),
+    "host_offload": (True, REFUSED),
+}
+SGLANG: dict[str, Any] = {
+    "backend": ("vllm", REFUSED),
+    "chunked_prefill_size": (100, {}),
+    "max_prefill_tokens": (64, {}),
+    "max_running_requests": (3, {}),
+    "enable_mixed_chunk": (True, {}),
+    "disable_overlap_schedule": (True, {}),
+    "page_size": (16, {}),
+    "max_total_tokens": (None, {}),
+    "schedule_policy": ("lpm", {"rows": SHARED}),
+    "schedule_conservativeness": (0.2, {"ignore_eos": False, "max_total_tokens": 460}),
+    "prefill_decode_interval": (3, {}),
+    "ignore_eos": (False, {}),
+    "disable_radix_cache": (True, {"rows": SHARED}),
+    "dp_size": (2, REFUSED),
+    "host_loop": ({"select_ms": 1.0}, REFUSED),
+    "context_length": (303, {}),
+    "speculation": ({"drafts": 3}, REFUSED),
+}
+TRTLLM: dict[str, Any] = {
+    "backend": ("vllm", REFUSED),
+    "max_num_tokens": (160, {}),
+    "max_batch_size": (3, {}),
+    "enable_chunked_prefill": (False, {"max_num_tokens": 310, "tokens_per_block": 8}),
+    "chunk_policy": ("EQUAL_PROGRESS", {}),
+    "chunk_unit": (8, {}),
+    "tokens_per_block": (16, {}),
+    "max_tokens_in_kv": (None, {}),
+    "capacity_policy": ("MAX_UTILIZATION", {"max_tokens_in_kv": 400}),
+    "overlap_scheduler": (False, {}),
+    "admission_lookahead": (False, {}),
+    "batch_wait_timeout_iters": (3, {"batch_wait_max_tokens_ratio": 0.9}),
+    "batch_wait_max_tokens_ratio": (0.9, {"batch_wait_timeout_iters": 3}),
+    "attention_dp": (2, REFUSED),
+    "attention_dp_balance": (True, REFUSED),
+    "max_seq_len": (302, {}),
+    "speculation": ({"drafts": 3}, REFUSED),
+}
+ENGINES: dict[type, tuple[dict[str, Any], dict[str, Any]]] = {  # options under which every knob matters, and the knobs
+    pc.Vllm: (ENGINE, VLLM),
+    pc.Sglang: (
+        {"chunked_prefill_size": 128, "max_running_requests": 4, "max_total_tokens": 700, "page_size": 4},
+        SGLANG,
+    ),
+    pc.Trtllm: ({"max_num_tokens": 128, "max_batch_size": 4, "max_tokens_in_kv": 640}, TRTLLM),
+}
+AGGREGATED: dict[str, Any] = {"engine": (pc.Vllm(**ENGINE | {"max_num_seqs": 3}), {}), "replicas": (2, REFUSED)}
+REPLAY: dict[str, Any] = {
+    "rows": (ROWS[1:], {}),
+    "turnaround_ms": (2.5, {}),
+    "ingest_us_per_token": (3.6, {}),
+    "notes": (("read from a file",), "is shown"),
+}
+CLOSED: dict[str, Any] = {
+    "shapes": ([(90, 0, 30)], {}),
+    "concurrency": (4, {}),
+    "requests": (16, {}),
+    "stagger_ms": (7.0, {}),
+    "turnaround_ms": (2.5, {}),
+    "ingest_us_per_token": (3.6, {}),
+}
+LINEAR: dict[str, Any] = {
+    "prefill": ((6.0, 0.0203, 1.3e-6, 2.1e-7), {}),
+    "decode": ((8.0, 0.06, 2.3e-6), {}),
+    "combine": ("max", {}),
+    "capture_sizes": ((4,), {}),
+}
+PHASE: dict[str, Any] = {
+    "prefill_ms": (lambda batch, isl, prefix: 7.0, {}),
+    "decode_ms": (lambda batch, context: 4.0, {}),
+    "mixed_pass_ms": (lambda *_: 50.0, {}),
+    "pure": (False, "is asked more often"),
+}
+CALLBACKS = {"prefill_ms": lambda batch, isl, prefix: 6.0, "decode_ms": lambda batch, context: 3.0}
+
+
+def digest(report: pc.Report) -> tuple[Any, ...]:
+    """What was scheduled and when."""
+    return report.requests().to_numpy().tolist(), report.passes().to_numpy().tolist(), report.notes
+
+
+def replay(engine: dict[str, Any] | None = None, timing: Any = CLOCK, **traffic: Any) -> pc.Report:
+    """A replay on a small engine whose every knob matters."""
+    return pc.evaluate(pc.Workload.replay(**{"rows": ROWS} | traffic), pc.Vllm(**ENGINE | (engine or {})), timing)
+
+
+def entries(table: dict[str, Any], *apart: str) -> list[Any]:
+    """A table's fields as parameters, without those that are tested apart."""
+    return [pytest.param(name, *entry, id=name) for name, entry in table.items() if name not in apart]
+
+
+def matters(ask: Callable[..., pc.Report], name: str, value: Any, effect: Any) -> None:
+    """The field changes the answer, or is refused by name."""
+    if effect == REFUSED:
+        with pytest.raises((pc.Unsupported, pc.SpecError), match=name):
+            ask(**{name: value})
+        return
+    beside = effect if isinstance(effect, dict) else {}
+    assert digest(ask(**beside)) != digest(ask(**beside | {name: value}))
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "value", "effect"),
+    [
+        pytest.param(engine, name, *entry, id=f"{engine.__name__}.{name}")
+        for engine, (_, knobs) in ENGINES.items()
+        for name, entry in knobs.items()
+    ],
+)
+def test_engines(engine: Any, name: str, value: Any, effect: Any):
+    def ask(rows: Any = ROWS, **options: Any) -> pc.Report:
+        return pc.evaluate(pc.Workload.replay(rows), engine(**ENGINES[engine][0] | options), CLOCK)
+
+    matters(ask, name, value, effect)
+
+
+@pytest.mark.parametrize(("name", "value", "effect"), entries(AGGREGATED))
+def test_aggregated(name: str, value: Any, effect: Any):
+    ask = lambda **options: pc.evaluate(  # noqa: E731
+        pc.Workload.replay(ROWS), pc.Aggregated(**{"engine": pc.Vllm(**ENGINE)} | options), CLOCK
+    )
+    matters(ask, name, value, effect)
+
+
+@pytest.mark.parametrize(("name", "value", "effect"), entries(REPLAY, "notes"))
+def test_replay(name: str, value: Any, effect: Any):
+    matters(replay, name, value, effect)
+
+
+def test_notes_are_shown():
+    assert "1 rows" not in "".join(replay().notes)
+    swapped = [ROWS[1], ROWS[0], *ROWS[2:]]
+    assert any("sorted" in note for note in replay(rows=swapped).notes)
+
+
+@pytest.mark.parametrize(("name", "value", "effect"), entries(CLOSED))
+def test_closed_loop(name: str, value: Any, effect: Any):
+    matters(
+        lambda **options: pc.evaluate(pc.Workload.closed_loop(**LOOP | options), pc.Vllm(**ENGINE), CLOCK),
+        name,
+        value,
+        effect,
+    )
+
+
+@pytest.mark.parametrize(("name", "value", "effect"), entries(CLOSED, "requests"))
+def test_endless_closed_loop(name: str, value: Any, effect: Any):
+    """The same in the steady state."""
+    ask = lambda **options: pc.evaluate(  # noqa: E731
+        pc.Workload.closed_loop(**LOOP | {"requests": None} | options), pc.Vllm(**ENGINE), CLOCK
+    )
+    matters(ask, name, value, effect)
+
+
+@pytest.mark.parametrize(("name", "value", "effect"), entries(LINEAR))
+def test_linear_timing(name: str, value: Any, effect: Any):
+    base = {"prefill": CLOCK.prefill, "decode": CLOCK.decode}
+    matters(lambda **options: replay(timing=pc.LinearTiming(**base | options)), name, value, effect)
+
+
+@pytest.mark.parametrize("part", ["prefill", "decode"])
+def test_every_coefficient_matters(part: str):
+    coefficients = getattr(CLOCK, part)
+    plain = digest(replay())
+    for k in range(len(coefficients)):
+        changed = {part: tuple(c * (1.01 if j == k else 1) for j, c in enumerate(coefficients))}
+        timing = pc.LinearTiming(**{"prefill": CLOCK.prefill, "decode": CLOCK.decode} | changed)
+        assert digest(replay(timing=timing)) != plain, f"{part}[{k}]"
+
+
+@pytest.mark.parametrize(("name", "value", "effect"), entries(PHASE, "pure"))
+def test_phase_timing(name: str, value: Any, effect: Any):
+    matters(lambda **options: replay(timing=pc.PhaseTiming(**CALLBACKS | options)), name, value, effect)
+
+
+TABLES: dict[type, dict[str, Any]] = {
+    **{engine: knobs for engine, (_, knobs) in ENGINES.items()},
+    pc.Aggregated: AGGREGATED,
+    type(pc.Workload.replay(ROWS)): REPLAY,
+    type(pc.Workload.closed_loop(1, 1)): CLOSED,
+    pc.LinearTiming: LINEAR,
+    pc.PhaseTiming: PHASE,
+    pc.LimitCycle: {"max_passes": None, "strict": None},  # the next three in test_stopping
+    pc.Window: {"requests": None, "warmup": None, "max_requests": None},
+    pc.Drained: {},
+    pc.Roofline: {field.name: None for field in fields(pc.Roofline)},  # in timing/test_roofline
+}
+
+
+def offered() -> list[type]:
+    """Everything public that a user fills in, workloads by their concrete classes."""
+    public = [thing for name in pc.__all__ if isinstance(thing := getattr(pc, name), type)]
+    filled = [thing for thing in public if is_dataclass(thing) or issubclass(thing, BaseModel)]
+    return sorted(
+        {leaf for thing in filled for leaf in ([*thing.__subclasses__()] or [thing])}, key=lambda t: t.__name__
+    )
+
+
+def test_every_field_has_an_entry():
+    for thing in offered():
+        names = set(thing.model_fields) if issubclass(thing, BaseModel) else {field.name for field in fields(thing)}
+        assert thing in TABLES, f"{thing.__name__} has no table of what its fields do"
+        assert names == set(TABLES[thing]), thing.__name__

@@ -1,0 +1,109 @@
+"""What a report says beyond its numbers: names, what binds, and other views."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import passcal as pc
+from passcal.columns import COLUMNS, PASS_COLUMNS, REQUEST_COLUMNS
+from tests.worlds import CLOCK
+
+AICONFIGURATOR = {
+    *(f"ttft_steady_{name}" for name in ("mean", "p50", "p75", "p90", "p95", "p99", "p999", "p99_lo", "p99_hi")),
+    *("ttft_transient_mean", "ttft_transient_max", "itl_mean", "itl_p50", "itl_p99", "queueing_tier"),
+}
+
+
+def loop(concurrency: int = 8, isl: int = 900, osl: int = 40, **engine: Any) -> pc.Report:
+    """Clients in a closed loop."""
+    return pc.evaluate_closed_loop(pc.Workload.closed_loop(isl, osl, concurrency), pc.Vllm(**engine), CLOCK)
+
+
+def test_column_names_are_a_contract():
+    columns = loop().to_columns()
+    assert tuple(columns) == COLUMNS
+    assert set(columns) >= AICONFIGURATOR
+    assert len(AICONFIGURATOR) == 15
+    for metric in ("tpot", "e2e", "queue"):
+        assert {f"{metric}_{q}" for q in ("mean", "p50", "p75", "p90", "p95", "p99", "p999")} <= set(columns)
+    assert all(isinstance(value, float | str) for value in columns.values())
+
+
+def test_columns_are_the_reports_numbers():
+    report = loop()
+    columns = report.to_columns()
+    for metric, distribution in (("ttft_steady", report.ttft_ms), ("e2e", report.e2e_ms), ("queue", report.queue_ms)):
+        assert columns[f"{metric}_mean"] == distribution.mean
+        for name, level in {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}.items():
+            assert columns[f"{metric}_{name}"] == distribution.quantile(level)
+    assert columns["throughput_rps"] == report.throughput_per_s
+    assert columns["window_kind"] == report.window.kind
+
+
+def test_frames():
+    report = loop()
+    assert tuple(report.requests().columns) == REQUEST_COLUMNS
+    assert tuple(report.passes().columns) == PASS_COLUMNS
+    assert pd.concat([pd.DataFrame([loop(c).to_columns()]) for c in (1, 2)]).shape == (2, len(COLUMNS))
+
+
+def test_one_token_outputs_have_no_gaps():
+    report = pc.evaluate_replay(pc.Workload.replay([(0.0, 9, 1), (5.0, 9, 1)]), pc.Vllm(), CLOCK)
+    assert report.itl_ms.count == report.tpot_ms.count == 0
+    assert math.isnan(report.to_columns()["tpot_p99"])
+
+
+@pytest.mark.parametrize(
+    ("limit", "options"),
+    [
+        ("clients", {"concurrency": 1, "isl": 9, "osl": 200}),
+        ("seats", {"concurrency": 64, "max_num_seqs": 4}),
+        ("budget", {"concurrency": 64, "isl": 4000, "osl": 9, "max_num_batched_tokens": 512}),
+        ("kv", {"concurrency": 64, "num_gpu_blocks": 300}),
+        ("prefill", {"concurrency": 3, "isl": 8000, "osl": 4}),
+        ("decode", {"concurrency": 250, "isl": 9, "osl": 900, "max_num_batched_tokens": 8192}),
+    ],
+)
+def test_what_binds(limit: str, options: dict[str, Any]):
+    """Each limit, where it is plain."""
+    report = loop(**options)
+    assert report.binding == limit
+    assert report.binding.why
+    assert report.to_columns()["binding"] == limit
+
+
+def test_lifting_what_binds_helps():
+    for tight, loose in (
+        ({"max_num_seqs": 4}, {"max_num_seqs": 8}),
+        ({"num_gpu_blocks": 300}, {"num_gpu_blocks": 600}),
+    ):
+        assert loop(64, **loose).throughput_per_s > 1.1 * loop(64, **tight).throughput_per_s
+
+
+@pytest.mark.parametrize(
+    ("workload", "tier"),
+    [
+        (pc.Workload.closed_loop(9, 2, 3), "W0"),
+        (pc.Workload.closed_loop(shapes=[(9, 2), (9, 2)], concurrency=3), "W0"),
+        (pc.Workload.closed_loop(shapes=[(9, 2), (10, 2)], concurrency=3), "W2"),
+        (pc.Workload.replay([(0.0, 9, 2)]), "W3"),
+    ],
+)
+def test_the_traffic_tier_is_named(workload: Any, tier: str):
+    assert pc.evaluate(workload, pc.Vllm(), CLOCK).fidelity == tier
+
+
+def test_token_times_over_a_cycle():
+    """They start and end where the request does, one for each output token, preempted or not."""
+    report = loop(12, num_gpu_blocks=420, enable_prefix_caching=False, async_scheduling=False)
+    for row in report.requests().itertuples():
+        tokens = report.token_ms(row.request)
+        assert (tokens[0], tokens[-1], len(tokens)) == (row.first_ms, row.done_ms, row.osl)
+        assert (np.diff(tokens) > 0).all()
+
+
+def test_it_prints():
+    assert "req/s" in repr(loop())

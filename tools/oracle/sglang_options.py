@@ -1,0 +1,53 @@
+"""The options of an SGLang engine that are modelled."""
+
+from dataclasses import dataclass
+
+from tools.oracle.errors import ScenarioError
+from tools.oracle.fields import Fields
+
+CHUNKING_OFF = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Under SGLang's own names; any other is refused."""
+
+    chunked_prefill_size: int | None
+    max_prefill_tokens: int
+    max_running_requests: int
+    enable_mixed_chunk: bool
+    disable_overlap_schedule: bool
+    page_size: int
+    max_total_tokens: int | None
+    schedule_policy: str
+    schedule_conservativeness: float
+    prefill_decode_interval: int
+    ignore_eos: bool
+    disable_radix_cache: bool
+
+    @classmethod
+    def read(cls, engine: object) -> "Options":
+        """Parse the options; S8: a chunk below a page never admits. S11: mixing needs chunking."""
+        fields = Fields(engine, "engine")
+        chunk = fields.whole("chunked_prefill_size", 8192, low=CHUNKING_OFF)
+        chunk = chunk if chunk > 0 else None
+        options = cls(
+            chunked_prefill_size=chunk,
+            max_prefill_tokens=fields.whole("max_prefill_tokens", 16384, low=1),
+            max_running_requests=fields.whole("max_running_requests", 256, low=1),
+            enable_mixed_chunk=fields.flag("enable_mixed_chunk", False) and chunk is not None,
+            disable_overlap_schedule=fields.flag("disable_overlap_schedule", False),
+            page_size=fields.whole("page_size", 1, low=1),
+            max_total_tokens=fields.whole("max_total_tokens", None, low=1, null=None),
+            schedule_policy=fields.choice("schedule_policy", ("fcfs", "lpm"), "fcfs"),
+            schedule_conservativeness=fields.number("schedule_conservativeness", 1.0),
+            prefill_decode_interval=fields.whole("prefill_decode_interval", 0),
+            ignore_eos=fields.flag("ignore_eos", True),
+            disable_radix_cache=fields.flag("disable_radix_cache", False),
+        )
+        fields.close()
+        if chunk is not None and chunk < options.page_size:
+            raise ScenarioError(
+                f"engine: chunked_prefill_size {chunk} is below page_size {options.page_size}; raise it"
+            )
+        return options
