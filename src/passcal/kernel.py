@@ -179,7 +179,7 @@ def full(state: State) -> bool:
     world = state.world[0]
     seats = state.running.size
     return (
-        world.runs + len(state.ranks) + 1 > len(state.runs)
+        world.runs + 2 * len(state.ranks) + 1 > len(state.runs)
         or world.stalls + seats > len(state.stalls)
         or (world.closed and world.rows + min(world.limit - world.sent, world.unborn + seats) > len(state.requests))
     )

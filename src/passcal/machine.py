@@ -63,7 +63,7 @@ class Machine:
 
     def _grow(self) -> None:
         state, world = self.state, self.world
-        if world["runs"] + 2 > len(state.runs):
+        if world["runs"] + 2 * len(state.ranks) + 1 > len(state.runs):
             state = state._replace(runs=grown(state.runs, 0))
         if world["stalls"] + state.running.size > len(state.stalls):
             state = state._replace(stalls=grown(state.stalls, int(world["stalls"]) + state.running.size))

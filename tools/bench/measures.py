@@ -95,10 +95,11 @@ def oracle_ratio(quick: bool) -> Figure:
         "timing": {"kind": "linear", "prefill": [*timing.prefill], "decode": [*timing.decode], "combine": "sum"},
     }
     loop = pc.Workload.closed_loop(isl=2048, osl=256, concurrency=64, requests=requests)
-    ours = lambda: pc.evaluate_closed_loop(loop, pc.Vllm(enable_prefix_caching=False), timing)  # noqa: E731
+    ours = partial(pc.evaluate_closed_loop, loop, pc.Vllm(enable_prefix_caching=False), timing)
     wall, thread = median_seconds(ours, 5 if quick else 50)
     other, other_thread = median_seconds(lambda: simulate(scenario), 1 if quick else 5)
-    theirs = [request["token_ms"][-1] for request in simulate(scenario)["requests"]]
+    answer: Any = simulate(scenario)
+    theirs = [request["token_ms"][-1] for request in answer["requests"]]
     apart = float(abs(ours().requests()["done_ms"] / theirs - 1).max())
     note = f"64 clients, {requests} requests of 2048/256; oracle {other:.3g} s, ours {1e3 * wall:.3g} ms; apart by {apart:.0e}"
     return Figure("oracle / ours", other / wall, "times", 500, "above", other_thread / thread, note)

@@ -63,8 +63,11 @@ if INTERPRETED:
 else:
     import numba
     from numba.core.caching import CompileResultCacheImpl, FunctionCache
-    from numba.core.codegen import CPUCodeLibrary
     from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
+    from numba.core.compiler_lock import global_compiler_lock
+
+    SKIPPED = ("_optimize_final_module", "_finalize_final_module", "get_pointer_to_function")
 
     class _Locator:
         """Tells numba's cache where files go and when they are stale; the stamp covers all kernel sources."""
@@ -129,22 +132,38 @@ else:
 
     @contextmanager
     def optimised_once(name: str) -> Iterator[None]:
-        """Let LLVM optimise only the module of the entry.
+        """Let LLVM optimise and emit the module of the entry only.
 
-        It holds all callees already; numba would optimise every callee with all of its own callees first, which makes compiling
-        quadratic in the depth of calls.
+        It holds all callees already. Numba would first do the same for every callee with all of its own callees, which makes compiling
+        quadratic in the depth of calls. So a `jit` function has no machine code of its own: Python must not call it.
         """
-        original = CPUCodeLibrary._optimize_final_module
+        kept = {step: getattr(JITCodeLibrary, step) for step in SKIPPED}
+        set_env = JITCPUCodegen.set_env
 
-        def optimise(library: Any) -> None:
-            if library.name.rsplit(".", 1)[-1] == name:
-                original(library)
+        def only_entry(step: str) -> Callable[..., Any]:
+            def do(library: Any, *arguments: Any) -> Any:
+                if library.name.rsplit(".", 1)[-1] == name:
+                    return kept[step](library, *arguments)
+                if step == "_finalize_final_module":
+                    library._finalize_dynamic_globals()
+                    library._finalized = True
+                return 0
 
-        CPUCodeLibrary._optimize_final_module = optimise
+            return do
+
+        def set_known_env(codegen: Any, symbol: str, env: Any) -> None:
+            if codegen._engine.is_symbol_defined(symbol):
+                set_env(codegen, symbol, env)
+
+        for step in SKIPPED:
+            setattr(JITCodeLibrary, step, only_entry(step))
+        JITCPUCodegen.set_env = set_known_env
         try:
             yield
         finally:
-            CPUCodeLibrary._optimize_final_module = original
+            for step, method in kept.items():
+                setattr(JITCodeLibrary, step, method)
+            JITCPUCodegen.set_env = set_env
 
 
 def table(rows: Any) -> Any:
