@@ -3,6 +3,7 @@
 What is the same for all engines stands here; what an engine needs beyond it comes as a `Fitting` from `fitting_vllm` and its like.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
         "fresh": np.zeros(room),
     }
     tables.update(fit.tables(capacity))
-    return Machine(State(**tables), timing)
+    return Machine(State(**tables), timing, partial(assemble, workload, deployment, timing, identities=identities))
 
 
 def fit_engine(engine: Any, lengths: Lengths, identities: bool) -> Fitting:

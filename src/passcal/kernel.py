@@ -210,7 +210,7 @@ def launch(state: State, rank: Any, k: int, duration: float) -> None:
 @jit
 def repeat(state: State, rank: Any, k: int) -> None:
     """While the plan of rank k stands, run it again: only the crowd decodes, nobody finishes, nothing can be admitted."""
-    if rank.running > 0 or rank.lates > 0 or rank.crowd == 0 or len(state.ranks) > 1:
+    if rank.preempted > 0 or rank.running > 0 or rank.lates > 0 or rank.crowd == 0 or len(state.ranks) > 1:
         return
     world, row, form = state.world[0], state.runs[rank.row], state.forms[rank.form]
     captured = state.captured[rank.form]

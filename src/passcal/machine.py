@@ -1,6 +1,7 @@
 """Drives the kernel: grows its tables, asks Python timing models, and turns its stops into answers or errors."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,12 @@ BY_REQUEST = ("sglang_lives", "trtllm_lives")  # tables of an engine with a row 
 
 
 class Machine:
-    """A run in progress: the tables and the timing model that prices its passes."""
+    """A run in progress: the tables, the timing model that prices its passes, and how to build the same run at time zero."""
 
-    def __init__(self, state: State, timing: TimingModel) -> None:
+    def __init__(self, state: State, timing: TimingModel, rebuild: "Callable[[], Machine]") -> None:
         self.state = state
         self.timing = timing
+        self.rebuild = rebuild
         self._prices: dict[PassShape, float] | None = {} if getattr(timing, "pure", False) else None
 
     @property

@@ -124,7 +124,7 @@ class Report:
     @cached_property
     def startup_ttft_ms(self) -> Distribution:
         """TTFT of the first request of every client of a closed loop; empty for other traffic."""
-        return self._mixed(lambda part: Distribution(since_dispatch(part, part.startup_rows, "first_ms")))
+        return self._mixed(lambda part: Distribution(part.startup_ttft_ms))
 
     # ---- rates
 

@@ -133,7 +133,7 @@ def admit(state: State, rank: Any, k: int, budget: int, capped: bool) -> int:
             rank.held_by = HELD_BUDGET
             break
         new = min(new, budget)
-        spare = rank.free - (rank.mark if rank.running + rank.crowd > 0 else 0)
+        spare = rank.free - (rank.mark if seats_taken(rank) > 0 else 0)
         gate = length if rank.reserve_full else past + new
         if rank.memory and blocks.cover(gate, rank.block_size) - hits + idle_hits > spare:
             rank.held_by = HELD_BLOCKS

@@ -63,7 +63,6 @@ if INTERPRETED:
 else:
     import numba
     from numba.core.caching import CompileResultCacheImpl, FunctionCache
-    from numba.core.compiler_lock import global_compiler_lock
     from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
     from numba.core.compiler_lock import global_compiler_lock
 

@@ -11,9 +11,9 @@ __all__ = ["born", "next_birth", "send"]
 
 @jit
 def send(state: State, dispatch: float) -> None:
-    """A client dispatches the next request of the run, if any is left to send."""
+    """A client dispatches the next request of the run, if any is left to send; first requests of clients are kept for them."""
     world = state.world[0]
-    if world.sent == world.limit:
+    if world.sent + world.unborn == world.limit:
         return
     world.sent += 1
     if world.spare == NOBODY:
