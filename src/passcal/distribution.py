@@ -41,7 +41,7 @@ class Distribution:
 
     @property
     def values(self) -> Array:
-        """The atoms, in the order in which they were measured."""
+        """The atoms, in no particular order."""
         return self._values
 
     @property
@@ -84,7 +84,8 @@ class Distribution:
         if self._weights is None:
             return np.sort(self._values), None
         order = np.argsort(self._values)
-        return self._values[order], np.cumsum(self._weights[order])
+        self._values, self._weights = self._values[order], self._weights[order]  # one copy: a long replay has many atoms
+        return self._values, np.cumsum(self._weights)
 
     def quantiles(self, levels: Iterable[float]) -> list[float]:
         """The left-continuous inverse at each level: the least value below or at which at least this share lies.

@@ -193,7 +193,9 @@ def launch(state: State, rank: Any, k: int, duration: float) -> None:
     rank.flying += 1
     rank.start_ms = max(world.now, rank.end_ms) if rank.flying > 1 else world.now
     rank.end_ms = rank.start_ms + duration
-    rank.row = world.runs
+    rank.row = world.runs + (
+        0 if world.logging else rank.number & 1
+    )  # without a log, passes in flight still have rows of their own
     if rank.flying == 1:
         rank.land_ms, rank.land_row = rank.end_ms, rank.row
     world.runs += world.logging

@@ -13,7 +13,7 @@ from passcal.core.plan import PassShape
 from passcal.core.rank import HELD_BLOCKS, HELD_BUDGET, HELD_SEATS
 from passcal.distribution import Distribution
 from passcal.errors import SpecError
-from passcal.passes import durations, expand
+from passcal.passes import expand, gaps
 from passcal.stopping import Measured, WindowInfo
 from passcal.timing.base import TimingModel
 
@@ -261,15 +261,13 @@ def tpot(part: Measured) -> Distribution:
 
 def itl(part: Measured) -> Distribution:
     """Gaps of the window: every pass stands for its rows whose token before came one pass earlier, the others are listed."""
-    row, took = durations(part.state, part.runs)
-    weights = part.state.runs["gaps"][row].astype(np.int64)
-    counts = weights > 0
+    values, weights = gaps(part.state, part.runs)
     listed = part.state.stalls["gap_ms"][part.stalls]
-    if len(listed):
-        return Distribution(
-            np.concatenate([took[counts], listed]), np.concatenate([weights[counts], np.ones(len(listed), np.int64)])
-        )
-    return Distribution(took[counts], weights[counts])
+    if not len(listed):
+        return Distribution(values, weights)
+    return Distribution(
+        np.concatenate([values, listed]), np.concatenate([weights, np.ones(len(listed), weights.dtype)])
+    )
 
 
 def tokens(part: Measured) -> int:

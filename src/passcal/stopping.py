@@ -281,7 +281,12 @@ def begin_log(machine: Machine) -> LogStart:
         sent=int(world["sent"]),
         number=int(rank["number"] - rank["flying"]) + 1,
     )
-    world["runs"] += rank["flying"]  # a pass in flight has written its row already
+    flying = int(rank["flying"])  # passes in flight have written their rows already
+    runs, rows = machine.state.runs, [int(rank["land_row"]), int(rank["row"])][:flying]
+    runs[begun.runs : begun.runs + flying] = runs[rows]
+    if flying:
+        rank["land_row"], rank["row"] = begun.runs, begun.runs + flying - 1
+    world["runs"] += flying
     return begun
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import passcal as pc
 from tools.conformance.recordings import Case
+from tools.conformance.sglang import sglang
 from tools.conformance.trtllm import trtllm
 
 __all__ = ["ADAPTERS", "Asked", "asked"]
@@ -51,4 +52,4 @@ def vllm(case: Case) -> tuple[Any, Any]:
     return pc.Workload.closed_loop(shapes=rows, concurrency=traffic["concurrency"], requests=len(rows), **plane), spec
 
 
-ADAPTERS: dict[str, Callable[[Case], tuple[Any, Any]]] = {"vllm": vllm, "trtllm": trtllm}
+ADAPTERS: dict[str, Callable[[Case], tuple[Any, Any]]] = {"vllm": vllm, "sglang": sglang, "trtllm": trtllm}

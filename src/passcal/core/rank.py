@@ -121,9 +121,9 @@ def seats_taken(rank: Any) -> int:
 
 @jit
 def forget(state: State, i: int) -> None:
-    """Where no log is kept, the row of a finished request is used again."""
+    """Where no log is kept, the row of a finished request is used again, unless it was logged before."""
     world = state.world[0]
-    if not world.logging:
+    if not world.logging and i >= world.first_open:
         state.sequences[i].after = world.spare
         world.spare = i
 
