@@ -223,7 +223,7 @@ TABLES: dict[type, dict[str, Any]] = {
     type(pc.Workload.closed_loop(1, 1)): CLOSED,
     pc.LinearTiming: LINEAR,
     pc.PhaseTiming: PHASE,
-    pc.LimitCycle: {"max_passes": None, "strict": None},  # the next three in test_stopping
+    pc.LimitCycle: {"max_passes": None, "jump_after": None, "strict": None},  # the next three in test_stopping
     pc.Window: {"requests": None, "warmup": None, "max_requests": None},
     pc.Drained: {},
     pc.Roofline: {field.name: None for field in fields(pc.Roofline)},  # in timing/test_roofline

@@ -45,6 +45,23 @@ def test_strict_refuses_a_window():
         JUST(VARIED, ENGINE, CLOCK, stop=pc.LimitCycle(max_passes=300, strict=True))
 
 
+@pytest.mark.parametrize("lookahead", [False, True])
+def test_a_jump_lands_in_the_cycle_of_the_burst(lookahead: bool):
+    """Where the start-up is long, a start from the predicted cohorts ends in the same cycle, sooner, and says so."""
+    engine = pc.Vllm(async_scheduling=lookahead)
+    waited, jumped = (
+        JUST(pc.Workload.closed_loop(4096, 64, 16), engine, CLOCK, stop=pc.LimitCycle(jump_after=after))
+        for after in (None, 200)
+    )
+    assert waited.window.kind == jumped.window.kind == "cycle"
+    assert jumped.window.start_ms < waited.window.start_ms / 2
+    assert any("longer than 200 passes" in note for note in jumped.notes)
+    assert not waited.notes
+    for name in ("ttft_ms", "itl_ms", "e2e_ms"):
+        one, other = (np.sort(getattr(report, name).values) for report in (waited, jumped))
+        np.testing.assert_allclose(one, other, rtol=1e-7)
+
+
 @pytest.mark.parametrize(
     ("smaller", "larger"),
     [
@@ -103,13 +120,7 @@ def test_a_benchmark_is_the_finite_run():
     assert report.benchmark(50).window.kind == "drained"
 
 
-@pytest.mark.parametrize(
-    "lookahead",
-    [
-        False,
-        pytest.param(True, marks=pytest.mark.xfail(strict=True, reason="the row of the last finisher is used again")),
-    ],
-)
+@pytest.mark.parametrize("lookahead", [False, True])
 def test_the_start_up_is_the_first_request_of_each_client(lookahead: bool):
     report = JUST(LOOP, pc.Vllm(max_num_batched_tokens=512, async_scheduling=lookahead), CLOCK)
     first = report.benchmark(8).requests()

@@ -10,6 +10,7 @@ import numpy as np
 
 from passcal.core.compiled import table
 from passcal.core.plan import SHAPE
+from passcal.core.stage import LEAST_LOADED, PREFIX_AFFINITY, ROUND_ROBIN
 from passcal.core.tables import (
     BLOCK,
     LISTS,
@@ -41,6 +42,22 @@ from passcal.timing.base import ASK, FORM, KernelTiming, TimingModel
 __all__ = ["assemble"]
 
 FOREVER = 2**31 - 1
+ROUTINGS = {"round_robin": ROUND_ROBIN, "least_loaded": LEAST_LOADED, "prefix_affinity": PREFIX_AFFINITY}
+BY_RANK = (  # tables with a row a rank
+    "ranks",
+    "running",
+    "late",
+    "bucket_head",
+    "bucket_tail",
+    "residues",
+    "blocks",
+    "contents",
+    "tables",
+    "slots",
+    "lists",
+    "sglang",
+    "trtllm",
+)
 
 
 def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *, identities: bool = False) -> Machine:
@@ -56,10 +73,6 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
         Unsupported: a wish that is not modelled.
         SpecError: lengths that the engine can never run.
     """
-    if deployment.replicas != 1:
-        raise Unsupported(
-            f"replicas={deployment.replicas} is not modelled; evaluate one worker with its share of the clients"
-        )
     if not callable(getattr(timing, "pass_ms", None)):
         raise SpecError(
             f"timing={type(timing).__name__}: must have pass_ms(shape) -> ms; use pc.LinearTiming or pc.PhaseTiming"
@@ -68,19 +81,24 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
     fit = fit_engine(deployment.engine, lengths, identities)
     closed = isinstance(workload, ClosedLoop)
     capacity = min(lengths.limit, max(1024, 4 * lengths.most + fit.seats)) if closed else lengths.limit
-    world = world_row(workload, lengths.limit)
+    world, ranks = world_row(workload, lengths.limit), deployment.replicas * fit.width
+    world["workers"], world["width"], world["routing"] = deployment.replicas, fit.width, ROUTINGS[deployment.routing]
+    if ranks > 1 and "nodes" in fit.fixed:
+        raise Unsupported(
+            "sglang: a prefix tree on several workers is not modelled; set disable_radix_cache, or evaluate one worker"
+        )
     requests, sequences = np.zeros(capacity, REQUEST), np.zeros(capacity, SEQUENCE)
     if isinstance(workload, Replay):
         fill_replay(workload, lengths, fit, requests, sequences, world)
     form, captured = kernel_form(timing)
-    ring, room = int(fit.osl.max()) + 2, 32 + 8 * (lengths.most + 2 * fit.seats) + fit.room
+    ring, room = int(fit.osl.max()) + 2, 32 + 8 * lengths.most + ranks * (16 + 16 * fit.seats + fit.room)
     tables: dict[str, Any] = {
         "world": table(world),
         "requests": table(requests),
         "sequences": table(sequences),
         "runs": table(np.zeros(max(1024, min(4 * capacity, 1 << 16)), RUN)),
-        "stalls": table(np.zeros(fit.seats + 64, STALL)),
-        "ranks": table(fit.rank),
+        "stalls": table(np.zeros(ranks * fit.seats + 64, STALL)),
+        "ranks": fit.rank,
         "shapes": table(dealt_shapes(lengths, fit) if closed else np.zeros(1, SHAPES)),
         "forms": table(form),
         "captured": captured.reshape(1, -1),
@@ -88,15 +106,16 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
         "chunks": np.zeros((fit.seats, 2), np.int64),
         "running": np.zeros((1, fit.seats), np.int64),
         "late": np.zeros((1, fit.seats), np.int64),
-        "gone": np.zeros(fit.seats, np.int64),
+        "gone": np.zeros(ranks * fit.seats, np.int64),
         "scratch": np.zeros(fit.seats, np.int64),
         "bucket_head": np.full((1, ring), NOBODY, np.int64),
         "bucket_tail": np.full((1, ring), NOBODY, np.int64),
         "residues": np.zeros((1, int(fit.rank["block_size"][0]) or 1), np.int64),
-        "blocks": table(np.zeros(2, BLOCK)),
-        "contents": np.zeros(1, np.int64),
-        "tables": np.zeros((1, 1), np.int64),
-        "slots": np.zeros(1, np.int64),
+        "homes": np.full(max(1, int(lengths.group.max()) + 1), NOBODY),
+        "blocks": table(np.zeros((1, 2), BLOCK)),
+        "contents": np.zeros((1, 1), np.int64),
+        "tables": np.zeros((1, 1, 1), np.int64),
+        "slots": np.zeros((1, 1), np.int64),
         "lists": np.zeros((1, LISTS, 1), np.int64),
         "sglang": table(np.zeros(1, SGLANG)),
         "sglang_lives": table(np.zeros(1, SGLANG_LIFE)),
@@ -108,6 +127,11 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
         "fresh": np.zeros(room),
     }
     tables.update(fit.tables(capacity))
+    for name in BY_RANK:
+        tables[name] = np.repeat(tables[name], ranks, axis=0)
+    rows = tables["ranks"] = table(tables["ranks"])
+    rows["index"] = np.arange(ranks)
+    rows["leader"] = rows["index"] // fit.width * fit.width
     return Machine(State(**tables), timing, partial(assemble, workload, deployment, timing, identities=identities))
 
 

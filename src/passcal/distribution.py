@@ -84,7 +84,10 @@ class Distribution:
         if self._weights is None:
             return np.sort(self._values), None
         order = np.argsort(self._values)
-        self._values, self._weights = self._values[order], self._weights[order]  # one copy: a long replay has many atoms
+        self._values, self._weights = (
+            self._values[order],
+            self._weights[order],
+        )  # one copy: a long replay has many atoms
         return self._values, np.cumsum(self._weights)
 
     def quantiles(self, levels: Iterable[float]) -> list[float]:

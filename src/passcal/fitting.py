@@ -41,7 +41,8 @@ class Fitting:
         osl: output lengths as the engine lets them happen.
         fixed: tables of `State` that the engine needs, by name.
         by_request: tables with a row a request, by name: their dtypes.
-        room: numbers that its written state may need beyond eight a request.
+        width: ranks of a worker, which run in lockstep; all else is of one rank.
+        room: numbers that its written state may need beyond sixteen a seat and eight a request.
     """
 
     rank: Any
@@ -50,6 +51,7 @@ class Fitting:
     fixed: dict[str, Any] = field(default_factory=dict)
     by_request: dict[str, Any] = field(default_factory=dict)
     room: int = 0
+    width: int = 1
 
     def tables(self, capacity: int) -> dict[str, Any]:
         """The engine's tables, those by request with this many rows."""
@@ -63,7 +65,7 @@ def empty_rank() -> Any:
     ranks = np.zeros(1, RANK)
     for name in ("arrived_head", "arrived_tail", "waiting_head", "waiting_tail"):
         ranks[name] = NOBODY
-    ranks["most_flying"], ranks["idle"] = 1, 1
+    ranks["most_flying"], ranks["idle"], ranks["interval"] = 1, 1, 1
     return ranks
 
 

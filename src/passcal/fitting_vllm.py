@@ -14,8 +14,6 @@ from passcal.spec.engine import Vllm
 __all__ = ["fit_vllm"]
 
 NEUTRAL = {  # options that are not modelled yet: their value that changes nothing, and what to do instead
-    "prefill_schedule_interval": (1, "leave it at 1"),
-    "data_parallel_size": (1, "leave it at 1 and divide the clients among replicas by hand"),
     "launch": (None, "leave it unset: launches cost nothing"),
     "speculation": (None, "leave it unset and put the accepted tokens into the timing"),
     "host_offload": (False, "leave it off: a preempted sequence is recomputed"),
@@ -43,9 +41,9 @@ def fit_vllm(engine: Vllm, lengths: Lengths, identities: bool) -> Fitting:
             "prefix_group: which blocks are resident decides the hits; give num_gpu_blocks, or a constant prefix instead"
         )
     if not (grouped or identities):
-        return Fitting(rank, seats, osl)
+        return Fitting(rank, seats, osl, width=engine.data_parallel_size)
     fixed, room = cache_tables(engine, lengths, osl, rank, seats)
-    return Fitting(rank, seats, osl, fixed, room=room)
+    return Fitting(rank, seats, osl, fixed, room=room, width=engine.data_parallel_size)
 
 
 def check_fit(engine: Vllm, lengths: Lengths, osl: Any) -> None:
@@ -75,7 +73,7 @@ def rank_row(engine: Vllm) -> Any:
         engine.max_num_seqs,
         engine.enable_chunked_prefill,
     )
-    r["long_prefill"] = engine.long_prefill_token_threshold
+    r["long_prefill"], r["interval"] = engine.long_prefill_token_threshold, engine.prefill_schedule_interval
     r["lookahead"] = engine.async_scheduling is not False
     r["block_size"], r["reserve_full"] = engine.block_size, engine.scheduler_reserve_full_isl
     r["crowded"] = engine.long_prefill_token_threshold == 0
@@ -100,9 +98,9 @@ def cache_tables(engine: Vllm, lengths: Lengths, osl: Any, rank: Any, seats: int
     r = rank[0]
     r["identities"], r["crowded"], r["groups"], r["slots_free"] = 1, 0, groups, slots
     tables = {
-        "blocks": table(blocks),
-        "contents": np.full((groups + slots) * width, NOBODY, np.int64),
-        "tables": np.zeros((slots, width), np.int64),
-        "slots": np.arange(slots - 1, -1, -1),
+        "blocks": table(blocks[np.newaxis]),
+        "contents": np.full((1, (groups + slots) * width), NOBODY, np.int64),
+        "tables": np.zeros((1, slots, width), np.int64),
+        "slots": np.arange(slots - 1, -1, -1)[np.newaxis],
     }
     return tables, count + 3 * groups * width

@@ -10,7 +10,7 @@ from passcal.calendar.backends import land, plan, write_rank
 from passcal.core import cycle
 from passcal.core.compiled import entry, jit
 from passcal.core.handle import handle
-from passcal.core.rank import route
+from passcal.core.stage import route
 from passcal.core.tables import NEVER, NOBODY, State
 from passcal.sources.closed import born, next_birth, send
 from passcal.timing.linear import decode_price, price
@@ -34,6 +34,8 @@ def loop(state: State) -> int:
         while world.cursor < len(state.ranks):  # plan the engines that are free at this instant
             if not start(state, state.ranks[world.cursor], world.cursor):
                 return ASK
+            if world.width > 1 and world.cursor % world.width == 0:
+                align(state, world.cursor - world.width)
         if world.lost:
             return AGAIN
         if world.done >= world.until_done:
@@ -64,6 +66,9 @@ def start(state: State, rank: Any, k: int) -> bool:
     """Plan, price and launch what rank k may run now, then pass the cursor on; False: Python must price the plan first."""
     world = state.world[0]
     form = state.forms[rank.form]
+    if world.width > 1 and not world.asked and not may_start(state, rank):
+        world.cursor += 1
+        return True
     if rank.flying == 0:
         rank.dry = 0
     while world.asked or (rank.flying < rank.most_flying and not rank.dry):
@@ -84,6 +89,39 @@ def start(state: State, rank: Any, k: int) -> bool:
         repeat(state, rank, k)
     world.cursor += 1
     return True
+
+
+@jit
+def may_start(state: State, rank: Any) -> bool:
+    """Whether no rank of the group had a pass in flight when this instant's planning began (E1)."""
+    leader = state.ranks[rank.leader]
+    if rank.index == rank.leader:
+        leader.open = 1
+        for k in range(rank.leader, rank.leader + state.world[0].width):
+            if state.ranks[k].flying > 0:
+                leader.open = 0
+    return leader.open > 0
+
+
+@jit
+def align(state: State, first: int) -> None:
+    """The ranks of a worker that starts a pass end it together, with the slowest; an idle one waits (E1)."""
+    world, leader = state.world[0], state.ranks[first]
+    if not leader.open:
+        return
+    end, busy = world.now, False
+    for k in range(first, first + world.width):
+        if state.ranks[k].flying > 0:
+            end, busy = max(end, state.ranks[k].end_ms), True
+    leader.step = leader.step + 1 if busy else 0
+    if not busy:
+        return
+    for k in range(first, first + world.width):
+        rank = state.ranks[k]
+        rank.start_ms, rank.end_ms, rank.idle = world.now, end, 0
+        if rank.flying > 0:
+            rank.land_ms = end
+            state.runs[rank.row].end_ms = end
 
 
 @jit
@@ -136,12 +174,16 @@ def repeats(state: State) -> bool:
 def write(state: State, out: Any) -> int:
     """Write the state out as numbers, times relative to now; returns how many."""
     world = state.world[0]
-    out[0] = world.dealt
-    n = 1
+    out[0], out[1] = world.dealt, world.turn
+    n = 2
     for k in range(len(state.ranks)):
         rank = state.ranks[k]
         out[n], out[n + 1], out[n + 2] = rank.start_ms - world.now, rank.flying, rank.free
-        n = write_rank(state, k, out, n + 3)
+        out[n + 3], out[n + 4] = 0.0, 0.0
+        if rank.flying > 0:
+            out[n + 3], out[n + 4] = rank.end_ms - world.now, rank.land_ms - world.now
+        out[n + 5] = rank.step % rank.interval
+        n = write_rank(state, k, out, n + 6)
         n = cycle.write_list(state, rank.waiting_head, False, out, n)
         n = cycle.write_list(state, rank.arrived_head, True, out, n)
     return cycle.write_list(state, world.inbox_head, True, out, n)
@@ -179,7 +221,7 @@ def full(state: State) -> bool:
     world = state.world[0]
     seats = state.running.size
     return (
-        world.runs + 2 * len(state.ranks) + 1 > len(state.runs)
+        world.runs + 4 * len(state.ranks) + 1 > len(state.runs)
         or world.stalls + seats > len(state.stalls)
         or (world.closed and world.rows + min(world.limit - world.sent, world.unborn + seats) > len(state.requests))
     )
@@ -193,9 +235,9 @@ def launch(state: State, rank: Any, k: int, duration: float) -> None:
     rank.flying += 1
     rank.start_ms = max(world.now, rank.end_ms) if rank.flying > 1 else world.now
     rank.end_ms = rank.start_ms + duration
-    rank.row = world.runs + (
-        0 if world.logging else rank.number & 1
-    )  # without a log, passes in flight still have rows of their own
+    rank.row = world.runs
+    if not world.logging:  # passes in flight write over two rows of their rank's own
+        rank.row += 2 * k + (rank.number & 1)
     if rank.flying == 1:
         rank.land_ms, rank.land_row = rank.end_ms, rank.row
     world.runs += world.logging

@@ -65,13 +65,13 @@ class Machine:
 
     def _grow(self) -> None:
         state, world = self.state, self.world
-        if world["runs"] + 2 * len(state.ranks) + 1 > len(state.runs):
+        if world["runs"] + 4 * len(state.ranks) + 1 > len(state.runs):
             state = state._replace(runs=grown(state.runs, 0))
         if world["stalls"] + state.running.size > len(state.stalls):
             state = state._replace(stalls=grown(state.stalls, int(world["stalls"]) + state.running.size))
         more = min(int(world["limit"] - world["sent"]), int(world["unborn"]) + state.running.size)
         wanted = int(world["rows"]) + more
-        if self.rank["identities"] and self.rank["slots_free"] < state.running.shape[1]:
+        if (state.ranks["identities"] * (state.ranks["slots_free"] < state.running.shape[1])).any():
             state = more_slots(state)
         if world["closed"] and wanted > len(state.requests):
             names = ["requests", "sequences"] + [name for name in BY_REQUEST if len(getattr(state, name)) > 1]
@@ -110,12 +110,14 @@ class Machine:
 
 def more_slots(state: State) -> State:
     """Twice the block tables of the prefix cache; new slots are free."""
-    rank, (slots, width) = state.ranks[0], state.tables.shape
-    tables, stack = np.zeros((2 * slots, width), np.int64), np.zeros(2 * slots, np.int64)
-    tables[:slots], free = state.tables, int(rank["slots_free"])
-    stack[:free], stack[free : free + slots] = state.slots[:free], np.arange(slots, 2 * slots)
-    rank["slots_free"] += slots
-    contents = np.concatenate([state.contents, np.full(slots * width, NOBODY)])
+    ranks, slots, width = state.tables.shape
+    tables, stack = np.zeros((ranks, 2 * slots, width), np.int64), np.zeros((ranks, 2 * slots), np.int64)
+    tables[:, :slots] = state.tables
+    for k in range(ranks):
+        free = int(state.ranks[k]["slots_free"])
+        stack[k, :free], stack[k, free : free + slots] = state.slots[k, :free], np.arange(slots, 2 * slots)
+        state.ranks[k]["slots_free"] += slots
+    contents = np.concatenate([state.contents, np.full((ranks, slots * width), NOBODY)], axis=1)
     return state._replace(tables=tables, slots=stack, contents=contents)
 
 

@@ -141,7 +141,7 @@ class Report:
     @cached_property
     def utilisation(self) -> float:
         """Share of the window in which the engine runs a pass."""
-        return float(np.mean([busy_ms(part) / part.window.length_ms for part in self._parts]))
+        return float(np.mean([busy_ms(part) / part.window.length_ms / len(part.state.ranks) for part in self._parts]))
 
     @cached_property
     def preemptions(self) -> int:
@@ -198,10 +198,13 @@ class Report:
         first = int(row["first_pass"])
         low = int(np.searchsorted(numbers, first))
         high = int(np.searchsorted(ends, row["done_ms"] * (1 - 1e-12)))
-        keep = np.ones(high - low + 1, bool)
-        for stall in part.state.stalls[: part.stalls.stop]:
+        keep = ~self._pauses[low : high + 1]
+        keep[0] = True
+        for stall in part.state.stalls[: int(part.state.world[0]["stalls"])]:
             if stall["request"] == part.rows.start + at:
-                keep[int(stall["from_pass"]) - first + 1 : int(stall["to_pass"]) - first] = False
+                resumed = int(stall["to_pass"]) - first
+                keep[int(stall["from_pass"]) - first + 1 : resumed] = False
+                keep[resumed] = True
         return ends[low : high + 1][keep]
 
     @cached_property
@@ -212,6 +215,15 @@ class Report:
         heads = np.cumsum(part.state.runs["count"][last]) - part.state.runs["count"][last]
         offset = np.arange(len(row)) - heads[row - last.start]
         return part.state.runs["number"][row] + offset, ends
+
+    @cached_property
+    def _pauses(self) -> Any:
+        """For every pass of the log, whether it pauses all running requests: the next pass with decode rows ends late gaps."""
+        part = self._parts[0]
+        row, _, _ = expand(part.state, slice(part.runs.start, logged_runs(part)))
+        decodes = part.state.runs["decode_requests"][row] > 0
+        late = np.append(part.state.runs["late_gaps"][row[decodes]] > 0, False)
+        return ~decodes & late[np.cumsum(decodes)]
 
     def requests(self) -> pd.DataFrame:
         """One row a request of the window, in dispatch order; see `columns.REQUEST_COLUMNS`."""
@@ -260,13 +272,17 @@ def tpot(part: Measured) -> Distribution:
 
 
 def itl(part: Measured) -> Distribution:
-    """Gaps of the window: every pass stands for its rows whose token before came one pass earlier, the others are listed."""
+    """Gaps of the window: every pass stands for its rows whose token before came one pass earlier, and for those that prefill passes
+    paused since; the others are listed.
+    """
     values, weights = gaps(part.state, part.runs)
-    listed = part.state.stalls["gap_ms"][part.stalls]
-    if not len(listed):
+    runs, listed = part.state.runs[part.runs], part.state.stalls["gap_ms"][part.stalls]
+    late = runs[runs["late_gaps"] > 0]
+    if not len(listed) and not len(late):
         return Distribution(values, weights)
     return Distribution(
-        np.concatenate([values, listed]), np.concatenate([weights, np.ones(len(listed), weights.dtype)])
+        np.concatenate([values, late["late_gap_ms"], listed]),
+        np.concatenate([weights, late["late_gaps"], np.ones(len(listed), weights.dtype)]),
     )
 
 

@@ -131,7 +131,7 @@ class LimitCycle:
             pass
         state, world = machine.state, machine.world
         runs = slice_of_passes(state, first.runs, int(world["runs"]), passes)
-        stalls = stalls_until(state, first.stalls, int(world["stalls"]), int(first.number + passes))
+        stalls = stalls_until(state, first.stalls, int(world["stalls"]), start + length)
         info = WindowInfo("cycle", start, length, sent, passes)
         return Measured(
             state, info, slice(first.rows, first.rows + sent), runs, stalls, sent, first.sent, startup, notes
@@ -195,10 +195,8 @@ class Window:
         low = first.runs + int(np.searchsorted(ends, start, side="right"))
         high = max(low + 1, first.runs + int(np.searchsorted(ends, stop, side="right")))
         runs = slice(low, high)
-        number = state.runs[low]["number"]
-        last = int(state.runs[high - 1]["number"] + state.runs[high - 1]["count"])
-        to_pass = state.stalls["to_pass"][: int(machine.world["stalls"])]
-        stalls = slice(int(np.searchsorted(to_pass, number)), int(np.searchsorted(to_pass, last)))
+        ended = state.stalls["end_ms"][: int(machine.world["stalls"])]
+        stalls = slice(*(int(at) for at in np.searchsorted(ended, (start, stop), side="right")))
         done = state.requests["done_ms"][first.rows : int(machine.world["rows"])]
         left = int(((done > start) & (done <= stop)).sum())
         ttft = state.requests["first_ms"][begin:end] - dispatched[begin:end]
@@ -243,7 +241,6 @@ class LogStart:
     runs: int
     stalls: int
     sent: int
-    number: int
 
 
 def require_endless(machine: Machine, stop: str) -> None:
@@ -271,23 +268,11 @@ def ttft_ms(requests: Any) -> Any:
 
 def begin_log(machine: Machine) -> LogStart:
     """Log from here on, on fresh rows."""
-    world, rank = machine.world, machine.rank
+    world = machine.world
     world["logging"], world["watch"], world["spare"] = 1, 0, -1
     world["first_open"] = world["rows"]
-    begun = LogStart(
-        rows=int(world["rows"]),
-        runs=int(world["runs"]),
-        stalls=int(world["stalls"]),
-        sent=int(world["sent"]),
-        number=int(rank["number"] - rank["flying"]) + 1,
-    )
-    flying = int(rank["flying"])  # passes in flight have written their rows already
-    runs, rows = machine.state.runs, [int(rank["land_row"]), int(rank["row"])][:flying]
-    runs[begun.runs : begun.runs + flying] = runs[rows]
-    if flying:
-        rank["land_row"], rank["row"] = begun.runs, begun.runs + flying - 1
-    world["runs"] += flying
-    return begun
+    world["runs"] += 2 * len(machine.state.ranks)  # what passes in flight have written to
+    return LogStart(*(int(world[name]) for name in ("rows", "runs", "stalls", "sent")))
 
 
 def slice_of_passes(state: State, first: int, end: int, passes: int) -> slice:
@@ -297,9 +282,11 @@ def slice_of_passes(state: State, first: int, end: int, passes: int) -> slice:
     return slice(first, first + at + 1)
 
 
-def stalls_until(state: State, first: int, end: int, number: int) -> slice:
-    """Stalls that end before the pass of this number."""
-    return slice(first, first + int(np.searchsorted(state.stalls["to_pass"][first:end], number)))
+def stalls_until(state: State, first: int, end: int, when: float) -> slice:
+    """Stalls that end by this instant, but for the rounding of an absolute clock."""
+    return slice(
+        first, first + int(np.searchsorted(state.stalls["end_ms"][first:end], when * (1 + 1e-12), side="right"))
+    )
 
 
 def settled(values: Any) -> tuple[int, bool]:

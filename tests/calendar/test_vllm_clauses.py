@@ -160,9 +160,6 @@ def test_e2_generation_stops_at_the_context_limit():
         run([(0, 90, 50)], max_model_len=90)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="kernel.repeat goes on after a pass that preempted, though the victim may come back in the next"
-)
 def test_v8_only_the_pass_that_preempts_admits_nobody():
     """A prompt that loses its blocks comes back in the next pass if its first chunk fits."""
     rows = [(0.0, 1, 20), (0.0, 90, 1)]

@@ -69,7 +69,6 @@ def test_rows_are_read_in_every_form(world: World):
         assert pc.Workload.replay(form) == expected
 
 
-@pytest.mark.xfail(strict=True, reason="a pass that preempts is repeated; see tests/calendar/test_vllm_clauses.py")
 @given(worlds)
 def test_callbacks_that_state_the_formula_are_the_formula(world: World):
     a0, a1, d0, d1, d2 = 5.0, 0.0203, 8.0, 0.0517, 2.3e-6

@@ -41,15 +41,24 @@ def vllm(case: Case) -> tuple[Any, Any]:
         if engine[name] != value:
             raise pc.Unsupported(f"vllm: {name}={engine[name]!r} is not modelled; leave it at {value!r}")
     spec = pc.Vllm(**{name: value for name, value in engine.items() if name not in LABELS | FIXED.keys()})
-    shared = spec.enable_prefix_caching and ("prefix_group" in requests or "prefixes" in traffic)
+    columns = {name: requests[name] for name in ("isl", "osl")} | (prefixes(case) if spec.enable_prefix_caching else {})
     if traffic["mode"] == "open":
-        columns = ["dispatch_ms", "isl", "osl", *(["prefix_group", "prefix_len"] if shared else [])]
-        return pc.Workload.replay({name: requests[name] for name in columns}), spec
-    if shared:
-        raise pc.Unsupported("vllm: prefixes shared in a closed loop are not modelled; replay the recorded dispatches")
+        return pc.Workload.replay({"dispatch_ms": requests["dispatch_ms"], **columns}), spec
     plane = {name: traffic.get(name, 0.0) for name in ("turnaround_ms", "stagger_ms")}
-    rows = list(zip(requests["isl"], requests["osl"], strict=True))
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return pc.Workload.closed_loop(shapes=rows, concurrency=traffic["concurrency"], requests=len(rows), **plane), spec
+
+
+def prefixes(case: Case) -> dict[str, Any]:
+    """Columns of the prefix groups: as recorded, or dealt in turn."""
+    traffic, requests = case["traffic"], case["requests"]
+    if "prefixes" in traffic:
+        count = len(requests["isl"])
+        return {
+            "prefix_group": [k % traffic["prefixes"] for k in range(count)],
+            "prefix_len": [traffic["prefix_len"]] * count,
+        }
+    return {name: requests[name] for name in ("prefix_group", "prefix_len") if name in requests}
 
 
 ADAPTERS: dict[str, Callable[[Case], tuple[Any, Any]]] = {"vllm": vllm, "sglang": sglang, "trtllm": trtllm}

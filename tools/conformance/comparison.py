@@ -50,8 +50,8 @@ def differences(case: Case, report: pc.Report) -> list[str]:
     found = []
     if "preemptions" in recorded:
         found += departures("preemptions", requests["preemptions"], recorded["preemptions"])
-    elif "pauses" in case["traffic"]:  # of all requests together
-        found += departures("pauses", [requests["preemptions"].sum()], [case["traffic"]["pauses"]])
+    for name in case["traffic"].keys() & {"pauses", "retractions"}:  # of all requests together
+        found += departures(name, [requests["preemptions"].sum()], [case["traffic"][name]])
     for name in ("first_ms", "done_ms"):
         found += departures(name, requests[name] - ahead, recorded[name])
     if len(passes) != len(ran["end_ms"]):

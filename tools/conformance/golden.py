@@ -9,10 +9,11 @@ from tools.conformance.recordings import GOLDEN, RECORDED, Case, kinds, read, wr
 
 SHORT = 560  # passes
 LONGER = 2_250
+LONG_SGLANG = 700
 RARE = {"preemption", "watermark", "long prompts", "chunking off", "few seats"}
 RARE_TRTLLM = {"preemption", "maximum utilization", "equal progress", "batch wait", "sync"}
 NAMED = {"trt_kvtight_STATIC_BATCH_c32_i2048_o256_mnt8192", "trt_varlen_c32_mnt2048_ov"}  # alone of their kind
-LIMIT_BYTES = 1_000_000
+LIMIT_BYTES = 1_300_000
 
 
 def keep(case: Case) -> bool:
@@ -20,6 +21,8 @@ def keep(case: Case) -> bool:
     traits, passes = set(kinds(case)), len(case["passes"]["end_ms"])
     if "prefix cache" in traits:
         return False
+    if "sglang" in traits:
+        return passes <= SHORT or ("preemption" in traits and passes <= LONG_SGLANG)
     if "trtllm" in traits:
         return passes <= SHORT or case["name"] in NAMED or (bool(traits & RARE_TRTLLM) and passes <= LONGER)
     if passes > SHORT and "poisson" in case["name"]:
@@ -30,7 +33,7 @@ def keep(case: Case) -> bool:
 def main() -> int:
     """Write the subset; 1 if it is larger than it may be."""
     size = 0
-    for file in sorted([*RECORDED.glob("trtllm*.jsonl.gz"), *RECORDED.glob("vllm*.jsonl.gz")]):
+    for file in sorted(RECORDED.glob("*.jsonl.gz")):
         cases = [case for case in read(file) if keep(case)]
         write(GOLDEN / file.name, cases)
         size += (GOLDEN / file.name).stat().st_size

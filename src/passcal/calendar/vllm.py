@@ -70,20 +70,40 @@ def decide(state: State, rank: Any, k: int, horizon: float) -> int:
         need = 0
     rank.free -= need
     capped = rank.long_prefill > 0 and seats_taken(rank) + rank.waiting != 1  # V10
+    rank.deferring = defers_prefill(state, rank, k)
     rows, budget = continue_running(state, rank, k, rank.budget - rank.crowd, capped)
     if rank.preempted == 0:
         rows += admit(state, rank, k, budget, capped)
+    if not rank.deferring:
+        rank.wanting = rank.held_by != HELD_NOT
     return rank.crowd + rows
+
+
+@jit
+def defers_prefill(state: State, rank: Any, k: int) -> bool:
+    """Whether this pass leaves prompts alone: between the group's prefill steps, beside a decode, with nobody waiting for capacity (V15)."""
+    if rank.interval == 1 or state.ranks[rank.leader].step % rank.interval == 0 or rank.wanting:
+        return False
+    if rank.crowd > 0:
+        return True
+    for j in range(rank.running):
+        i = state.running[k, j]
+        if state.requests[i].isl + state.sequences[i].generated - state.sequences[i].computed == 1:
+            return True
+    return False
 
 
 @jit
 def continue_running(state: State, rank: Any, k: int, budget: int, capped: bool) -> tuple[int, int]:
     """Give running sequences their tokens; who lacks a block preempts the newest, possibly itself (V8)."""
-    rows = 0
-    while rows < rank.running and budget > 0:
-        i = state.running[k, rows]
+    rows, at = 0, 0
+    while at < rank.running and budget > 0:
+        i = state.running[k, at]
         s = state.sequences[i]
         new = state.requests[i].isl + s.generated - s.computed
+        at += 1
+        if rank.deferring and new > 1:
+            continue
         if capped:
             new = min(new, rank.long_prefill)
         new = min(new, budget)
@@ -127,6 +147,8 @@ def admit(state: State, rank: Any, k: int, budget: int, capped: bool) -> int:
         hits, idle_hits = blocks.lookup(state, rank, i, length)
         past = max(hits * rank.block_size, request.prefix if request.preemptions == 0 else 0)
         new = length - past
+        if rank.deferring and new > 1:
+            break
         if capped:
             new = min(new, rank.long_prefill)
         if not rank.chunked and new > budget:

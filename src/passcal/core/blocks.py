@@ -36,7 +36,7 @@ def take(state: State, rank: Any, i: int, count: int) -> None:
     s = state.sequences[i]
     if rank.identities:
         for j in range(count):
-            state.tables[s.slot, s.held + j] = pop_front(state)
+            state.tables[rank.index, s.slot, s.held + j] = pop_front(state, rank)
     s.held += count
     rank.free -= count
 
@@ -51,65 +51,65 @@ def give_back(state: State, rank: Any, i: int) -> None:
         return
     at = FRONT
     for j in range(s.held - 1, -1, -1):
-        b = state.tables[s.slot, j]
-        state.blocks[b].refs -= 1
-        if state.blocks[b].refs == 0:
+        b = state.tables[rank.index, s.slot, j]
+        state.blocks[rank.index, b].refs -= 1
+        if state.blocks[rank.index, b].refs == 0:
             rank.free += 1
-            if state.blocks[b].content == NOTHING:
-                link(state, b, at)
+            if state.blocks[rank.index, b].content == NOTHING:
+                link(state, rank, b, at)
                 at = b
             else:
-                link(state, b, state.blocks[BACK].before)
+                link(state, rank, b, state.blocks[rank.index, BACK].before)
     s.held, s.registered = 0, 0
 
 
 @jit
-def link(state: State, b: int, at: int) -> None:
+def link(state: State, rank: Any, b: int, at: int) -> None:
     """Put block b into the free queue behind block `at`."""
-    after = state.blocks[at].after
-    state.blocks[b].before, state.blocks[b].after = at, after
-    state.blocks[at].after = b
-    state.blocks[after].before = b
+    after = state.blocks[rank.index, at].after
+    state.blocks[rank.index, b].before, state.blocks[rank.index, b].after = at, after
+    state.blocks[rank.index, at].after = b
+    state.blocks[rank.index, after].before = b
 
 
 @jit
-def unlink(state: State, b: int) -> None:
+def unlink(state: State, rank: Any, b: int) -> None:
     """Take block b out of the free queue."""
-    block = state.blocks[b]
-    state.blocks[block.before].after = block.after
-    state.blocks[block.after].before = block.before
+    block = state.blocks[rank.index, b]
+    state.blocks[rank.index, block.before].after = block.after
+    state.blocks[rank.index, block.after].before = block.before
 
 
 @jit
-def pop_front(state: State) -> int:
+def pop_front(state: State, rank: Any) -> int:
     """The block at the front of the free queue, in use from now on; what it held is forgotten."""
-    b = state.blocks[FRONT].after
-    block = state.blocks[b]
-    unlink(state, b)
+    b = state.blocks[rank.index, FRONT].after
+    block = state.blocks[rank.index, b]
+    unlink(state, rank, b)
     if block.content >= 0:
-        forget_copy(state, b, block.content)
+        forget_copy(state, rank, b, block.content)
     block.content, block.refs = NOTHING, 1
     return b
 
 
 @jit
-def forget_copy(state: State, b: int, content: int) -> None:
+def forget_copy(state: State, rank: Any, b: int, content: int) -> None:
     """Block b no longer holds this content; other blocks may."""
-    twin = state.blocks[b].twin
-    at = state.contents[content]
+    twin = state.blocks[rank.index, b].twin
+    at = state.contents[rank.index, content]
     if at == b:
-        state.contents[content] = twin
+        state.contents[rank.index, content] = twin
         return
-    while state.blocks[at].twin != b:
-        at = state.blocks[at].twin
-    state.blocks[at].twin = twin
+    while state.blocks[rank.index, at].twin != b:
+        at = state.blocks[rank.index, at].twin
+    state.blocks[rank.index, at].twin = twin
 
 
 @jit
 def content_of(state: State, rank: Any, i: int, j: int) -> int:
     """Where block j of sequence i stands in `contents`: under its group while it lies in the shared prefix, else under its slot, if it has one."""
     request = state.requests[i]
-    width = state.tables.shape[1]
+    width = state.tables.shape[2]
     if request.group >= 0 and (j + 1) * rank.block_size <= min(request.shared, request.isl):
         return request.group * width + j
     slot = state.sequences[i].slot
@@ -124,10 +124,10 @@ def lookup(state: State, rank: Any, i: int, length: int) -> tuple[int, int]:
     hits, free = 0, 0
     while hits < (length - 1) // rank.block_size:
         content = content_of(state, rank, i, hits)
-        if content == NOBODY or state.contents[content] == NOBODY:
+        if content == NOBODY or state.contents[rank.index, content] == NOBODY:
             break
-        b = state.contents[content]
-        if state.blocks[b].refs == 0:
+        b = state.contents[rank.index, content]
+        if state.blocks[rank.index, b].refs == 0:
             free += 1
         hits += 1
     return hits, free
@@ -138,12 +138,12 @@ def hold(state: State, rank: Any, i: int, hits: int) -> None:
     """Sequence i holds the first `hits` cached blocks."""
     s = state.sequences[i]
     for j in range(hits):
-        b = state.contents[content_of(state, rank, i, j)]
-        if state.blocks[b].refs == 0:
-            unlink(state, b)
+        b = state.contents[rank.index, content_of(state, rank, i, j)]
+        if state.blocks[rank.index, b].refs == 0:
+            unlink(state, rank, b)
             rank.free -= 1
-        state.blocks[b].refs += 1
-        state.tables[s.slot, j] = b
+        state.blocks[rank.index, b].refs += 1
+        state.tables[rank.index, s.slot, j] = b
     s.held, s.registered = hits, hits
 
 
@@ -152,15 +152,15 @@ def register(state: State, rank: Any, i: int, tokens: int) -> None:
     """The full blocks of sequence i up to this many tokens can be hit from now on; the oldest copy of a content is hit first."""
     s = state.sequences[i]
     while s.registered < tokens // rank.block_size:
-        b, content = state.tables[s.slot, s.registered], content_of(state, rank, i, s.registered)
-        state.blocks[b].content, state.blocks[b].twin = content, NOBODY
-        at = state.contents[content]
+        b, content = state.tables[rank.index, s.slot, s.registered], content_of(state, rank, i, s.registered)
+        state.blocks[rank.index, b].content, state.blocks[rank.index, b].twin = content, NOBODY
+        at = state.contents[rank.index, content]
         if at == NOBODY:
-            state.contents[content] = b
+            state.contents[rank.index, content] = b
         else:
-            while state.blocks[at].twin != NOBODY:
-                at = state.blocks[at].twin
-            state.blocks[at].twin = b
+            while state.blocks[rank.index, at].twin != NOBODY:
+                at = state.blocks[rank.index, at].twin
+            state.blocks[rank.index, at].twin = b
         s.registered += 1
     s.known = max(s.known, s.registered)
 
@@ -170,7 +170,7 @@ def open_slot(state: State, rank: Any, i: int) -> None:
     """Sequence i, admitted for the first time, gets a row for its blocks and their contents."""
     rank.slots_free -= 1
     s = state.sequences[i]
-    s.slot, s.known = state.slots[rank.slots_free], 0
+    s.slot, s.known = state.slots[rank.index, rank.slots_free], 0
 
 
 @jit
@@ -178,11 +178,11 @@ def close_slot(state: State, rank: Any, i: int) -> None:
     """Sequence i is gone: nobody can hit its own blocks any more."""
     s = state.sequences[i]
     for j in range(s.known):
-        content = (rank.groups + s.slot) * state.tables.shape[1] + j
-        b = state.contents[content]
+        content = (rank.groups + s.slot) * state.tables.shape[2] + j
+        b = state.contents[rank.index, content]
         while b != NOBODY:
-            state.blocks[b].content = DEAD
-            b = state.blocks[b].twin
-        state.contents[content] = NOBODY
-    state.slots[rank.slots_free] = s.slot
+            state.blocks[rank.index, b].content = DEAD
+            b = state.blocks[rank.index, b].twin
+        state.contents[rank.index, content] = NOBODY
+    state.slots[rank.index, rank.slots_free] = s.slot
     rank.slots_free += 1

@@ -23,7 +23,6 @@ __all__ = [
     "pop",
     "post",
     "push_front",
-    "route",
     "seats_taken",
 ]
 
@@ -47,26 +46,6 @@ def post(state: State, i: int) -> None:
         world.inbox_tail = i
     else:
         sequences[after].before = i
-
-
-@jit
-def route(state: State, now: float) -> None:
-    """Hand requests that are visible by now to their scheduler."""
-    world = state.world[0]
-    rank = state.ranks[0]
-    while world.inbox_head != NOBODY and state.requests[world.inbox_head].visible_ms <= now:
-        i = world.inbox_head
-        world.inbox_head = state.sequences[i].after
-        if world.inbox_head == NOBODY:
-            world.inbox_tail = NOBODY
-        else:
-            state.sequences[world.inbox_head].before = NOBODY
-        state.sequences[i].after = NOBODY
-        if rank.arrived_tail == NOBODY:
-            rank.arrived_head = i
-        else:
-            state.sequences[rank.arrived_tail].after = i
-        rank.arrived_tail = i
 
 
 @jit
@@ -134,6 +113,7 @@ def leave(state: State, rank: Any, i: int) -> None:
     world = state.world[0]
     state.requests[i].done_ms = rank.land_ms
     world.done += 1
+    rank.outstanding -= 1
     state.gone[world.gone] = i
     world.gone += 1
 
@@ -152,7 +132,7 @@ def emit(state: State, rank: Any, i: int, number: int) -> int:
         world = state.world[0]
         stall = state.stalls[world.stalls]
         stall.request, stall.from_pass, stall.to_pass = i, s.last_pass, number
-        stall.gap_ms = rank.land_ms - s.last_ms
+        stall.gap_ms, stall.end_ms = rank.land_ms - s.last_ms, rank.land_ms
         world.stalls += world.logging
     s.last_pass, s.last_ms = number, rank.land_ms
     return standard

@@ -49,6 +49,7 @@ REQUEST = np.dtype(
         ("shared", "i4"),
         ("preemptions", "i4"),
         ("cached", "i4"),  # prefix hit at first admission
+        ("engine", "i4"),  # the rank it was routed to
     ]
 )
 
@@ -93,7 +94,7 @@ RUN = np.dtype(
 )
 
 # A gap between two tokens of a request that are not of successive passes.
-STALL = np.dtype([("request", "i8"), ("from_pass", "i8"), ("to_pass", "i8"), ("gap_ms", "f8")])
+STALL = np.dtype([("request", "i8"), ("from_pass", "i8"), ("to_pass", "i8"), ("gap_ms", "f8"), ("end_ms", "f8")])
 
 SHAPES = np.dtype([("isl", "i4"), ("prefix", "i4"), ("osl", "i4"), ("group", "i4"), ("shared", "i4")])
 
@@ -213,6 +214,9 @@ RANK = np.dtype(
         ("mark", "i8"),  # blocks kept free when waiting requests are admitted
         ("form", "i8"),
         ("backend", "i8"),
+        ("index", "i8"),
+        ("leader", "i8"),  # first rank of the worker whose ranks run in lockstep
+        ("interval", "i8"),  # passes between prefills
         ("caching", "i8"),  # 1: a preempted sequence could hit its own blocks
         ("groups", "i8"),
         ("slots_free", "i8"),
@@ -233,6 +237,11 @@ RANK = np.dtype(
         ("lates", "i8"),
         ("number", "i8"),
         ("serial", "i8"),
+        ("outstanding", "i8"),  # requests routed to it and not done
+        ("open", "i8"),  # of a leader: its group may start a pass at this instant
+        ("step", "i8"),  # of a leader: passes of its group since it last drained
+        ("deferring", "i8"),  # 1: the plan at hand leaves prompts alone
+        ("wanting", "i8"),  # 1: the last pass that could admit left requests waiting for capacity
         ("flying", "i8"),
         ("idle", "i8"),  # 1: it slept until this instant
         ("dry", "i8"),  # 1: its last plan was empty, so it plans again only after a landing or an arrival
@@ -272,6 +281,10 @@ WORLD = np.dtype(
         ("passes", "i8"),
         ("preemptions", "i8"),
         ("lost", "i8"),  # 1: KV that was counted only could be hit: the run must begin again, with identities
+        ("workers", "i8"),
+        ("width", "i8"),  # ranks of a worker
+        ("routing", "i8"),
+        ("turn", "i8"),  # of the round robin
         ("cursor", "i8"),  # next rank to plan at this instant
         ("asked", "i8"),  # 1: the plan under the cursor waits for its price
         ("until_done", "i8"),
@@ -306,10 +319,11 @@ class State(NamedTuple):
     bucket_head: Any  # i8[ranks, ring]
     bucket_tail: Any  # i8[ranks, ring]
     residues: Any  # i8[ranks, block_size], crowd rows that need a block when pass number mod block_size is this
-    blocks: Any  # BLOCK[blocks + 2], or [2]
-    contents: Any  # i8[(groups + slots) * width], oldest block that holds a content
-    tables: Any  # i8[slots, width], blocks of a sequence in order
-    slots: Any  # i8[slots], a stack of free ones
+    homes: Any  # i8[groups], the rank that a prefix group is routed to
+    blocks: Any  # BLOCK[ranks, blocks + 2], or [1, 2]
+    contents: Any  # i8[ranks, (groups + slots) * width], oldest block that holds a content
+    tables: Any  # i8[ranks, slots, width], blocks of a sequence in order
+    slots: Any  # i8[ranks, slots], a stack of free ones
     lists: Any  # i8[ranks, LISTS, width], what a calendar keeps between planning and landing
     sglang: Any  # SGLANG[ranks], or [1]
     sglang_lives: Any  # SGLANG_LIFE[n], or [1]
