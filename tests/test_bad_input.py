@@ -16,9 +16,6 @@ NAN, INF = math.nan, math.inf
 CLOSED, REPLAY = pc.Workload.closed_loop, pc.Workload.replay
 
 
-UNCHECKED = pytest.mark.xfail(strict=True, reason="not checked: goes through, or fails with an error of Python's own")
-
-
 def refused(ask: Callable[[], Any], *said: str, by: type[Exception] = pc.SpecError) -> str:
     """The message of the refusal: of this class exactly, one short line, with these words."""
     with pytest.raises(by) as caught:
@@ -63,7 +60,7 @@ def test_a_prefix_leaves_a_token_to_compute(isl: int, prefix: int):
         [(8, "2")],
         [(0, 2)],
         [(8, 0)],
-        pytest.param(5, marks=UNCHECKED),
+        5,
         "ab",
         [8, 2],
     ],
@@ -98,7 +95,7 @@ def test_lengths_are_given_once():
         ([(0.0, 8)], "rows must all be"),
         ({"dispatch_ms": [0.0, 1.0], "isl": [8], "osl": [2, 2]}, "differ in length"),
         ([(0.0, 2**31 - 1, 5)], "2^31"),
-        pytest.param(7, "replay", marks=UNCHECKED),
+        (7, "replay"),
     ],
 )
 def test_replays(rows: Any, said: str):
@@ -162,7 +159,6 @@ def test_requests_that_can_never_run(engine: dict[str, Any], rows: Any, said: st
     refused(lambda: pc.evaluate(REPLAY(rows), pc.Vllm(**engine), CLOCK), said)
 
 
-@pytest.mark.xfail(strict=True, reason="the message offers more blocks only, and counts the prompt without its output")
 def test_a_resumed_prompt_over_the_budget_is_explained():
     """After a preemption 33 tokens stand before a budget of 32 that may not cut them."""
     engine = {"enable_chunked_prefill": False, "max_num_batched_tokens": 32, "max_num_seqs": 8, "num_gpu_blocks": 5}
@@ -201,7 +197,7 @@ def test_coefficients(part: str, value: Any):
         {"decode": ()},
         {"prefill": (1.0,) * 5},
         {"decode": (1.0,) * 4},
-        pytest.param({"prefill": 5.0}, marks=UNCHECKED),
+        {"prefill": 5.0},
     ],
 )
 def test_numbers_of_coefficients(options: dict[str, Any]):
@@ -263,14 +259,12 @@ def test_rates_of_a_run_without_time(workload: Any):
 @pytest.mark.parametrize(
     ("stop", "field"),
     [
-        pytest.param(pc.LimitCycle, "max_passes", marks=UNCHECKED),
+        (pc.LimitCycle, "max_passes"),
         (pc.Window, "requests"),
-        pytest.param(pc.Window, "max_requests", marks=UNCHECKED),
+        (pc.Window, "max_requests"),
     ],
 )
-def test_stops(stop: Any, field: str, size: Any, request: pytest.FixtureRequest):
-    if field == "requests" and size not in (0, -1):
-        request.applymarker(UNCHECKED)
+def test_stops(stop: Any, field: str, size: Any):
     refused(lambda: pc.evaluate(CLOSED(8, 2, 1), pc.Vllm(), CLOCK, stop=stop(**{field: size})), field)
 
 

@@ -25,9 +25,20 @@ class Distribution:
 
     def __init__(self, values: Any, weights: Any = None) -> None:
         self._values = np.asarray(values, np.float64)
-        self._weights = None if weights is None else np.asarray(weights)
-        if self._weights is not None and self._weights.shape != self._values.shape:
-            raise SpecError(f"weights have shape {self._weights.shape}: must be {self._values.shape}, one a value")
+        self._weights: Array | None = None
+        if weights is None:
+            return
+        counts = np.asarray(weights)
+        if counts.shape != self._values.shape:
+            raise SpecError(f"weights have shape {counts.shape}: must be {self._values.shape}, one a value")
+        if not counts.size:
+            return
+        low, high = counts.min(), counts.max()
+        if not (low >= 0 and high < np.inf):
+            raise SpecError(f"weights from {low} to {high}: must be finite and not negative; correct them")
+        if low == 0:  # what does not count is not there
+            self._values, counts = self._values[counts > 0], counts[counts > 0]
+        self._weights = counts
 
     @classmethod
     def mix(cls, parts: Sequence["Distribution"]) -> "Distribution":

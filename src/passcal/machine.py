@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from passcal.core.plan import PassShape
+from passcal.core.rank import HELD_BUDGET
 from passcal.core.tables import NOBODY, State, grown
 from passcal.errors import Stalled, TimingError
 from passcal.kernel import AGAIN, ASK, GROW, STALLED, run
@@ -98,14 +99,18 @@ class Machine:
         return answer
 
     def _why_stalled(self) -> str:
-        state, rank = self.state, self.rank
-        if rank["waiting_head"] < 0:
+        state = self.state
+        stuck = np.flatnonzero(state.ranks["waiting_head"] >= 0)
+        if not len(stuck):
             return "stalled: no request waits and none will arrive, though some are not done; please report this input"
-        request = state.requests[int(rank["waiting_head"])]
-        return (
-            f"stalled: a prompt of {int(request['isl'])} tokens can never be admitted with "
-            f"{int(rank['free'])} free blocks of {int(rank['block_size'])} and {int(rank['mark'])} kept by the watermark; give more blocks"
-        )
+        rank = state.ranks[int(stuck[0])]
+        i = int(rank["waiting_head"])
+        tokens = int(state.requests[i]["isl"]) + int(state.sequences[i]["generated"])
+        who = f"stalled: a prompt of {tokens} tokens (output so far included) can never be admitted"
+        if rank["held_by"] == HELD_BUDGET:
+            return f"{who} with max_num_batched_tokens={int(rank['budget'])} and chunked prefill off; raise the budget"
+        free, size, mark = int(rank["free"]), int(rank["block_size"]), int(rank["mark"])
+        return f"{who} with {free} free blocks of {size} and {mark} kept by the watermark; give more blocks"
 
 
 def more_slots(state: State) -> State:

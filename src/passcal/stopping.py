@@ -99,6 +99,11 @@ class LimitCycle:
     jump_after: int | None = 100_000
     strict: bool = False
 
+    def __post_init__(self) -> None:
+        require_whole("LimitCycle.max_passes", self.max_passes, 1)
+        if self.jump_after is not None:
+            require_whole("LimitCycle.jump_after", self.jump_after, 1)
+
     def measure(self, machine: Machine) -> Measured:
         """Log the first request of every client, search without a log, then log one turn of the cycle."""
         require_endless(machine, "LimitCycle()")
@@ -153,10 +158,11 @@ class Window:
     max_requests: int = 200_000
 
     def __post_init__(self) -> None:
-        for name in ("requests", "warmup"):
-            value = getattr(self, name)
-            if value is not None and value < (1 if name == "requests" else 0):
-                raise SpecError(f"Window.{name}={value}: must be positive; leave it unset to have it chosen")
+        if self.requests is not None:
+            require_whole("Window.requests", self.requests, 1)
+        if self.warmup is not None:
+            require_whole("Window.warmup", self.warmup, 0)
+        require_whole("Window.max_requests", self.max_requests, 1)
 
     def measure(self, machine: Machine) -> Measured:
         """Warm up without a log, then log the window."""
@@ -241,6 +247,12 @@ class LogStart:
     runs: int
     stalls: int
     sent: int
+
+
+def require_whole(name: str, value: Any, least: int) -> None:
+    """A count of a stop is a whole number, and not below the least."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise SpecError(f"{name}={value!r}: must be a whole number, at least {least}; correct it")
 
 
 def require_endless(machine: Machine, stop: str) -> None:

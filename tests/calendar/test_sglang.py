@@ -80,8 +80,8 @@ def test_s4_a_length_end_wastes_no_row_and_holds_its_slot():
 
 
 def test_s5_after_a_refusal_nothing_is_admitted_until_somebody_leaves():
-    """A prompt of 61 does not fit beside the first request; the one of 10 behind it would, and waits too."""
-    report = run([(0, 20, 6), (0, 61, 1), (0, 10, 1)], max_total_tokens=90)
+    """A prompt of 66 does not fit beside the first request; the one of 10 behind it would, and waits too."""
+    report = run([(0, 20, 6), (0, 66, 1), (0, 10, 1)], max_total_tokens=90)
     assert column(report, "first_ms") == [7, 24, 24]
     assert report.passes()["decode_requests"].tolist() == [0, 1, 1, 1, 1, 1, 0]
     assert report.binding == "kv"

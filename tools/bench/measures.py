@@ -85,7 +85,7 @@ def trace(quick: bool) -> Figure:
 
 def oracle_ratio(quick: bool) -> Figure:
     """The same finite closed loop by the oracle and by passcal."""
-    requests = 64 if quick else 256
+    requests = 256
     timing = pc.LinearTiming()
     scenario = {
         "name": "bench",

@@ -140,6 +140,8 @@ class ClosedLoop(Workload):
     @field_validator("shapes", mode="before")
     @classmethod
     def _shapes(cls, rows: Any) -> Any:
+        if isinstance(rows, str) or not isinstance(rows, Iterable):
+            raise SpecError(f"shapes={rows!r}: must be rows (isl, osl); write [(isl, osl)]"[:199])
         listed = [shape_row(row, k) for k, row in enumerate(rows)]
         if not listed:
             raise SpecError("shapes=[]: there must be at least one row (isl, osl); add one")
@@ -270,7 +272,12 @@ def prefix_groups(groups: Any, lengths: Any, count: int, where: str) -> tuple[An
 
 def columns_of_rows(rows: Iterable[Any]) -> dict[str, Any]:
     """Columns from an iterable of rows (dispatch_ms, isl[, prefix], osl) or of mappings."""
-    listed = list(rows)
+    try:
+        listed = list(rows)
+    except TypeError:
+        raise SpecError(
+            f"replay: rows={rows!r}: must be a frame, columns, or rows (dispatch_ms, isl, osl)"[:199]
+        ) from None
     if not listed:
         raise SpecError("replay: there must be at least one row; give one")
     if isinstance(listed[0], Mapping):

@@ -43,7 +43,10 @@ def decode_price(form: Any, captured: Any, rows: int, context: int) -> float:
 
 
 def _coefficients(name: str, given: tuple[float, ...], least: int, most: int) -> tuple[float, ...]:
-    values = tuple(given)
+    try:
+        values = tuple(given)
+    except TypeError:
+        raise SpecError(f"{name}={given!r}: must be a sequence of coefficients, in ms; write ({given!r},)") from None
     if not least <= len(values) <= most:
         raise SpecError(f"{name}={values}: {least} to {most} coefficients are needed; see LinearTiming")
     for value in values:
