@@ -34,9 +34,9 @@ VLLM: dict[str, Any] = {
     "enable_prefix_caching": (False, {"rows": SHARED}),
     "scheduler_reserve_full_isl": (False, {"num_gpu_blocks": 24}),
     "watermark": (0.2, {}),
-    "prefill_schedule_interval": (2, REFUSED),
+    "prefill_schedule_interval": (7, {"num_gpu_blocks": None, "max_num_batched_tokens": 400}),
     "max_model_len": (302, {}),
-    "data_parallel_size": (2, REFUSED),
+    "data_parallel_size": (2, {}),
     "launch": ({"decode_ms": 1.0}, REFUSED),
     "speculation": ({"drafts": 3}, REFUSED),
     "host_offload": (True, REFUSED),
@@ -87,7 +87,11 @@ ENGINES: dict[type, tuple[dict[str, Any], dict[str, Any]]] = {  # options under 
     ),
     pc.Trtllm: ({"max_num_tokens": 128, "max_batch_size": 4, "max_tokens_in_kv": 640}, TRTLLM),
 }
-AGGREGATED: dict[str, Any] = {"engine": (pc.Vllm(**ENGINE | {"max_num_seqs": 3}), {}), "replicas": (2, REFUSED)}
+AGGREGATED: dict[str, Any] = {
+    "engine": (pc.Vllm(**ENGINE | {"max_num_seqs": 3}), {}),
+    "replicas": (2, {}),
+    "routing": ("least_loaded", {"replicas": 2}),
+}
 REPLAY: dict[str, Any] = {
     "rows": (ROWS[1:], {}),
     "turnaround_ms": (2.5, {}),

@@ -17,6 +17,7 @@ FILES = sorted(GOLDEN.glob("*.jsonl.gz"))
 VLLM = GOLDEN / "vllm.jsonl.gz"
 FULL = sorted(RECORDED.glob("vllm*.jsonl.gz"))
 FULL_TRTLLM = sorted(RECORDED.glob("trtllm*.jsonl.gz"))
+FULL_SGLANG = sorted(RECORDED.glob("sglang*.jsonl.gz"))
 VLLM = GOLDEN / "vllm.jsonl.gz"
 
 
@@ -47,6 +48,7 @@ def test_the_subset_holds_every_kind():
         *("vllm", "async", "sync", "closed", "open", "varied lengths", "preemption", "watermark", "long prompts"),
         *("chunking off", "few seats", "turnaround", "stagger"),
         *("trtllm", "maximum utilization", "static batch", "equal progress", "batch wait"),
+        *("sglang", "mixed chunk", "pages", "radix off", "stops possible", "longest prefix first", "shared prefix", "interval"),
     }
     assert sum(file.stat().st_size for file in FILES) <= LIMIT_BYTES
 
@@ -101,6 +103,16 @@ def test_the_full_set(file: Path):
 def test_the_full_set_of_trtllm(file: Path):
     those = cases(file)
     assert len(those) == {"trtllm.jsonl.gz": 58, "trtllm_random.jsonl.gz": 30}[file.name]
+    assert all(compare(case).refused is None for case in those)
+    assert not departures(those)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FULL_SGLANG, reason="the full set of recordings does not lie beside the checkout")
+@pytest.mark.parametrize("file", FULL_SGLANG, ids=lambda file: file.name.split(".")[0])
+def test_the_full_set_of_sglang(file: Path):
+    those = cases(file)
+    assert len(those) == {"sglang.jsonl.gz": 80, "sglang_probes.jsonl.gz": 265, "sglang_random.jsonl.gz": 57}[file.name]
     assert all(compare(case).refused is None for case in those)
     assert not departures(those)
 

@@ -24,7 +24,7 @@ from passcal.timing.roofline import Roofline
 __all__ = ["Asked", "load_config", "read_config", "with_trace"]
 
 T = TypeVar("T")
-SECTIONS = ("workload", "engine", "timing", "evaluate")
+SECTIONS = ("workload", "engine", "deployment", "timing", "evaluate")
 STOPS: Mapping[str, type[LimitCycle] | type[Window] | type[Drained]] = {
     "limit_cycle": LimitCycle,
     "window": Window,
@@ -141,7 +141,8 @@ def read_config(config: Mapping[str, Any], folder: Path) -> Asked:
     for name in ("workload", "engine", "timing"):
         if config.get(name) is None:
             raise SpecError(f"{name} is missing: add this section")
-    deployment, timing = read_engine(config["engine"]), read_timing(config["timing"])
+    deployment = read_engine(config["engine"], config.get("deployment", {}))
+    timing = read_timing(config["timing"])
     stop, start, phases = read_evaluate(config.get("evaluate"))
     return Asked(read_workload(config["workload"], folder), deployment, timing, stop, start, phases)
 
@@ -172,12 +173,14 @@ def read_trace_file(rest: dict[str, Any], folder: Path) -> Any:
     return read_trace(folder / trace, format, spread=spread)
 
 
-def read_engine(section: Any) -> Aggregated:
-    """`backend:` and the engine's own options."""
+def read_engine(section: Any, deployed: Any) -> Aggregated:
+    """`backend:` and the engine's own options; how many workers there are and how requests are routed to them."""
     backend, rest = chosen(section, "engine", "backend", tuple(ENGINES))
     model = ENGINES[backend]
     checked(rest, "engine", [name for name in model.model_fields if name != "backend"])
-    return Aggregated(made("engine", (model.__name__,), lambda: engine(backend, **rest)))
+    checked(deployed, "deployment", [name for name in Aggregated.model_fields if name != "engine"])
+    worker = made("engine", (model.__name__,), lambda: engine(backend, **rest))
+    return made("deployment", ("Aggregated",), lambda: Aggregated(worker, **deployed))
 
 
 def read_timing(section: Any) -> TimingModel:
@@ -217,7 +220,10 @@ def check_stop(name: str, value: Any, default: Any) -> None:
     else:
         least = 0 if name == "warmup" else 1
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
-        right, rule = whole or (value is None and default is None), f"a whole number, at least {least}"
+        right, rule = (
+            whole or (value is None and name != "max_passes" and name != "max_requests"),
+            f"a whole number, at least {least}",
+        )
     if not right:
         raise SpecError(f"evaluate.stop.{name}={shown(value)}: must be {rule}; correct this value")
 

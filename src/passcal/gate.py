@@ -21,9 +21,16 @@ __all__ = ["Outcome", "ask_oracle", "checkout_root", "compare", "run", "scenario
 
 RTOL = 1e-9
 EVENTS = ("dispatch_ms", "visible_ms", "admitted_ms")
-LENGTHS = ("isl", "prefix", "osl", "cached", "preemptions")
+LENGTHS = ("isl", "prefix", "osl", "cached", "preemptions", "engine")
 PASS_TIMES = ("start_ms", "end_ms")
-PASS_COUNTS = ("prefill_tokens", "prefill_requests", "prefill_kv_tokens", "decode_requests", "decode_kv_tokens")
+PASS_COUNTS = (
+    "engine",
+    "prefill_tokens",
+    "prefill_requests",
+    "prefill_kv_tokens",
+    "decode_requests",
+    "decode_kv_tokens",
+)
 
 
 @dataclass(frozen=True)
@@ -72,8 +79,8 @@ def differences_of(
         if not close(ours[name], theirs[name], rtol):
             yield min(ours[name], theirs[name]), told(f"request {i}", name, ours[name], theirs[name])
     for name in LENGTHS:
-        if ours[name] != theirs[name]:
-            yield theirs["admitted_ms"], told(f"request {i}", name, ours[name], theirs[name])
+        if ours.get(name, 0) != theirs.get(name, 0):
+            yield theirs["admitted_ms"], told(f"request {i}", name, ours.get(name, 0), theirs.get(name, 0))
     mine, other = ours["token_ms"], theirs["token_ms"]
     if len(mine) != len(other):
         yield theirs["admitted_ms"], told(f"request {i}", "tokens", len(mine), len(other))
@@ -85,15 +92,15 @@ def differences_of(
 
 
 def pass_differences(ours: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping[str, Any]], rtol: float) -> list[str]:
-    """The first pass that differs, all its differences; then a different number of passes."""
+    """The first pass that differs, engine by engine, all its differences; then a different number of passes."""
     found: list[str] = []
+    ours, theirs = (sorted(side, key=lambda one: (one.get("engine", 0), one["start_ms"])) for side in (ours, theirs))
     for k, (mine, other) in enumerate(zip(ours, theirs, strict=False)):
         wrong = [name for name in PASS_TIMES if not close(mine[name], other[name], rtol)]
-        wrong += [name for name in PASS_COUNTS if mine[name] != other[name]]
+        wrong += [name for name in PASS_COUNTS if mine.get(name, 0) != other.get(name, 0)]
         if wrong:
-            found = [
-                told(f"pass {k} from {other['start_ms']:.10g} ms", name, mine[name], other[name]) for name in wrong
-            ]
+            when = f"pass {k} from {other['start_ms']:.10g} ms"
+            found = [told(when, name, mine.get(name, 0), other.get(name, 0)) for name in wrong]
             break
     if len(ours) != len(theirs):
         found.append(told("run", "passes", len(ours), len(theirs)))

@@ -80,6 +80,8 @@ def start(state: State, rank: Any, k: int) -> bool:
         if rows == 0:
             rank.dry = 1
             rank.idle = rank.flying == 0
+            if rank.idle and world.width == 1:
+                rank.step = 0
             break
         rank.idle = 0
         if form.kind == 0:
@@ -233,6 +235,8 @@ def launch(state: State, rank: Any, k: int, duration: float) -> None:
     world, sums = state.world[0], state.shape[0]
     rank.number += 1
     rank.flying += 1
+    if world.width == 1:
+        rank.step += 1
     rank.start_ms = max(world.now, rank.end_ms) if rank.flying > 1 else world.now
     rank.end_ms = rank.start_ms + duration
     rank.row = world.runs
@@ -254,7 +258,14 @@ def launch(state: State, rank: Any, k: int, duration: float) -> None:
 @jit
 def repeat(state: State, rank: Any, k: int) -> None:
     """While the plan of rank k stands, run it again: only the crowd decodes, nobody finishes, nothing can be admitted."""
-    if rank.preempted > 0 or rank.running > 0 or rank.lates > 0 or rank.crowd == 0 or len(state.ranks) > 1:
+    if (
+        rank.interval > 1
+        or rank.preempted > 0
+        or rank.running > 0
+        or rank.lates > 0
+        or rank.crowd == 0
+        or len(state.ranks) > 1
+    ):
         return
     world, row, form = state.world[0], state.runs[rank.row], state.forms[rank.form]
     captured = state.captured[rank.form]

@@ -10,7 +10,7 @@ from typing import Any
 from passcal.errors import SpecError, Unsupported
 from passcal.evaluate import measure
 from passcal.spec.deployment import Aggregated
-from passcal.spec.engine import ENGINES, engine
+from passcal.spec.engine import ENGINES, EngineSpec, engine
 from passcal.spec.workload import Workload
 from passcal.stopping import Drained, Measured
 from passcal.timing.base import TimingModel
@@ -55,7 +55,7 @@ def answer(scenario: Mapping[str, Any]) -> dict[str, Any]:
 def request_answers(asked: Question, measured: Measured) -> list[dict[str, Any]]:
     """What the language wants to know of each request, in dispatch order."""
     table, answers = measured.state.requests[measured.rows], []
-    copied = ("dispatch_ms", "visible_ms", "admitted_ms", "isl", "cached", "preemptions")
+    copied = ("dispatch_ms", "visible_ms", "admitted_ms", "isl", "cached", "preemptions", "engine")
     columns = {name: table[name].tolist() for name in copied}
     times = token_times(measured)
     for i in range(len(table)):
@@ -73,21 +73,23 @@ def read_scenario(scenario: Mapping[str, Any]) -> Question:
         SpecError: an unknown or missing key, or a value out of range.
         Unsupported: a wish that is not modelled.
     """
-    parts = taken(scenario, "scenario", dict.fromkeys(("name", "backend", "engine", "workload", "timing"), ...))
+    needed = dict.fromkeys(("name", "backend", "engine", "workload", "timing"), ...)
+    parts = taken(scenario, "scenario", {**needed, "deployment": {}})
     if not isinstance(parts["name"], str) or not parts["name"]:
         raise SpecError(f"scenario.name={shown(parts['name'])}: must be a text; give it one")
-    deployment = read_engine(parts["backend"], parts["engine"])
+    deployed = taken(parts["deployment"], "deployment", {"replicas": 1, "routing": "round_robin"})
+    deployment = Aggregated(read_engine(parts["backend"], parts["engine"]), **deployed)
     workload, rows = read_workload(parts["workload"])
     return Question(parts["name"], workload, deployment, read_timing(parts["timing"]), rows)
 
 
-def read_engine(backend: Any, options: Any) -> Aggregated:
-    """One worker with the engine's own options."""
+def read_engine(backend: Any, options: Any) -> EngineSpec:
+    """A worker with the engine's own options."""
     if backend in PLANNED and backend not in ENGINES:
         raise Unsupported(f"backend={backend!r} is not modelled yet; use one of {', '.join(ENGINES)}")
     if not isinstance(backend, str) or not isinstance(options, Mapping) or "backend" in options:
         raise SpecError(f"scenario: backend={shown(backend)}, engine={shown(options)}: must be a name and its options")
-    return Aggregated(engine(backend, **options))
+    return engine(backend, **options)
 
 
 def read_workload(given: Any) -> tuple[Workload, list[dict[str, Any]]]:

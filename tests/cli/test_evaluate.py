@@ -143,7 +143,7 @@ def test_an_engine_that_can_never_run_is_refused(passcal, closed):
 
 def test_no_cycle_found_is_exit_1(passcal, closed):
     """Nothing is wrong with the input, and there is no answer."""
-    result = passcal("evaluate", closed, "--set", "evaluate.stop={kind: limit_cycle, max_passes: 1, strict: true}")
+    result = passcal("evaluate", closed, "--set", "evaluate.stop={kind: limit_cycle, max_passes: 1, jump_after: null, strict: true}")
     assert result.exit_code == 1 and "no limit cycle" in result.stderr and result.stdout == ""
 
 

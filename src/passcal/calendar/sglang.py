@@ -21,13 +21,17 @@ __all__ = ["land", "plan", "write"]
 
 @jit
 def plan(state: State, k: int, now: float) -> int:
-    """One round of the scheduler (S1); rounds that launch nothing because of the interval cost no time (S14)."""
+    """One round of the scheduler (S1); rounds that launch nothing because of the interval cost no time (S14).
+
+    After an idle round the recorded engine's clock jumps to its next arrival, if there is one; among several ranks nobody waits for it.
+    """
     rank, s, world = state.ranks[k], state.sglang[k], state.world[0]
-    if rank.idle and rank.arrived_head == NOBODY:
+    jumps = len(state.ranks) == 1 and (world.inbox_head != NOBODY or world.unborn > 0)
+    if rank.idle and rank.arrived_head == NOBODY and jumps:
         return 0
     take_in(state, rank, s, now)
     next_round(state, rank, s, k, now)
-    while s.size == 0 and s.deferred and rank.flying == 0 and world.inbox_head == NOBODY and world.unborn == 0:
+    while s.size == 0 and s.deferred and rank.flying == 0 and not jumps:
         next_round(state, rank, s, k, now)
     return s.size
 
