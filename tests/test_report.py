@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -29,7 +28,7 @@ def test_column_names_are_a_contract():
     assert len(AICONFIGURATOR) == 15
     for metric in ("tpot", "e2e", "queue"):
         assert {f"{metric}_{q}" for q in ("mean", "p50", "p75", "p90", "p95", "p99", "p999")} <= set(columns)
-    assert all(isinstance(value, float | str) for value in columns.values())
+    assert all(isinstance(value, float | int | str) for value in columns.values())
 
 
 def test_columns_are_the_reports_numbers():
@@ -57,33 +56,6 @@ def test_one_token_outputs_have_no_gaps():
 
 
 @pytest.mark.parametrize(
-    ("limit", "options"),
-    [
-        ("clients", {"concurrency": 1, "isl": 9, "osl": 200}),
-        ("seats", {"concurrency": 64, "max_num_seqs": 4}),
-        ("budget", {"concurrency": 64, "isl": 4000, "osl": 9, "max_num_batched_tokens": 512}),
-        ("kv", {"concurrency": 64, "num_gpu_blocks": 300}),
-        ("prefill", {"concurrency": 3, "isl": 8000, "osl": 4}),
-        ("decode", {"concurrency": 250, "isl": 9, "osl": 900, "max_num_batched_tokens": 8192}),
-    ],
-)
-def test_what_binds(limit: str, options: dict[str, Any]):
-    """Each limit, where it is plain."""
-    report = loop(**options)
-    assert report.binding == limit
-    assert report.binding.why
-    assert report.to_columns()["binding"] == limit
-
-
-def test_lifting_what_binds_helps():
-    for tight, loose in (
-        ({"max_num_seqs": 4}, {"max_num_seqs": 8}),
-        ({"num_gpu_blocks": 300}, {"num_gpu_blocks": 600}),
-    ):
-        assert loop(64, **loose).throughput_per_s > 1.1 * loop(64, **tight).throughput_per_s
-
-
-@pytest.mark.parametrize(
     ("workload", "tier"),
     [
         (pc.Workload.closed_loop(9, 2, 3), "W0"),
@@ -94,15 +66,6 @@ def test_lifting_what_binds_helps():
 )
 def test_the_traffic_tier_is_named(workload: Any, tier: str):
     assert pc.evaluate(workload, pc.Vllm(), CLOCK).fidelity == tier
-
-
-def test_token_times_over_a_cycle():
-    """They start and end where the request does, one for each output token, preempted or not."""
-    report = loop(12, num_gpu_blocks=420, enable_prefix_caching=False, async_scheduling=False)
-    for row in report.requests().itertuples():
-        tokens = report.token_ms(row.request)
-        assert (tokens[0], tokens[-1], len(tokens)) == (row.first_ms, row.done_ms, row.osl)
-        assert (np.diff(tokens) > 0).all()
 
 
 def test_it_prints():

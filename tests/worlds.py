@@ -1,14 +1,18 @@
-"""Small worlds to evaluate: strategies that draw them, and what can be read off a report."""
+"""Small worlds to evaluate: strategies that draw them in every mode of every backend, and what can be read off a report."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, update_wrapper
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import passcal as pc
+from tests.modes import MODES, Limits, Mode, limits, pooled
 
 CLOCK = pc.LinearTiming(prefill=(5.0, 0.0203, 1.3e-6, 2.1e-7), decode=(8.0, 0.0517, 2.3e-6))
 
@@ -21,6 +25,7 @@ class World:
     traffic: dict[str, Any]
     engine: dict[str, Any]
     timing: pc.LinearTiming = CLOCK
+    backend: str = "vllm"
 
     @cached_property
     def workload(self) -> Any:
@@ -28,9 +33,23 @@ class World:
         return (pc.Workload.closed_loop if self.closed else pc.Workload.replay)(**self.traffic)
 
     @cached_property
-    def spec(self) -> pc.Vllm:
-        """The engine; without a prefix cache unless told otherwise."""
-        return pc.Vllm(**{"enable_prefix_caching": False} | self.engine)
+    def spec(self) -> Any:
+        """The engine; vLLM without a prefix cache unless told otherwise."""
+        quiet = {"enable_prefix_caching": False} if self.backend == "vllm" else {}
+        return pc.engine(self.backend, **quiet | self.engine)
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What no pass may exceed."""
+        return limits(self.spec)
+
+    def cached(self, prefix: Any) -> Any:
+        """Tokens of a prefix that are hit: SGLang takes whole pages."""
+        return prefix // self.spec.page_size * self.spec.page_size if self.backend == "sglang" else prefix
+
+    def with_kv(self, tokens: int | None) -> "World":
+        """The same world with so many tokens of KV, or memory that never binds."""
+        return self.but(engine=pooled(self.spec, tokens))
 
     def ask(self, **options: Any) -> pc.Report:
         """The report."""
@@ -53,63 +72,66 @@ planes = st.fixed_dictionaries(
 
 
 @st.composite
-def shapes(draw: st.DrawFn, most: int) -> list[tuple[int, int, int]]:
+def shapes(draw: st.DrawFn, most: int, prefixes: bool = True) -> list[tuple[int, int, int]]:
     """Rows (isl, prefix, osl)."""
     rows = []
     for _ in range(draw(st.integers(1, most))):
         isl = draw(st.integers(1, 700))
-        prefix = draw(st.one_of(st.just(0), st.integers(0, isl - 1)))
+        prefix = draw(st.one_of(st.just(0), st.integers(0, isl - 1))) if prefixes else 0
         rows.append((isl, prefix, draw(st.one_of(st.integers(1, 6), st.integers(20, 90)))))
     return rows
 
 
 @st.composite
-def engines(draw: st.DrawFn, rows: list[tuple[int, int, int]]) -> dict[str, Any]:
-    """Options under which all of these rows can run; KV is often tight."""
-    seats = draw(st.sampled_from([64, 5, 2, 1]))
-    chunked = draw(st.booleans())
-    longest = max(isl + osl for isl, _, osl in rows)
-    options: dict[str, Any] = {
-        "async_scheduling": draw(st.booleans()),
-        "max_num_seqs": seats,
-        "max_num_batched_tokens": draw(st.integers(max(seats, 1 if chunked else longest), 1500)),
-        "enable_chunked_prefill": chunked,
-        "long_prefill_token_threshold": draw(st.sampled_from([0, 0, 0, 64, 256])),
-    }
-    if draw(st.sampled_from([True, True, False])):
-        size = draw(st.sampled_from([1, 16, 32]))
-        needed = -(-longest // size) + 1
-        options |= {
-            "block_size": size,
-            "num_gpu_blocks": draw(st.integers(needed, 2 * needed)),
-            "scheduler_reserve_full_isl": draw(st.booleans()),
-            "watermark": draw(st.sampled_from([0.0, 0.0, 0.05])),
-        }
-    return options
-
-
-@st.composite
-def closed_worlds(draw: st.DrawFn, endless: bool = False) -> World:
+def closed_worlds(draw: st.DrawFn, mode: Mode, endless: bool = False) -> World:
     """Clients in a closed loop."""
-    rows = draw(shapes(5 if not endless else 2))
+    rows = draw(shapes(2 if endless else 5, mode.prefixes))
     traffic = {"shapes": rows, "concurrency": draw(st.integers(1, 12))} | draw(planes)
     traffic |= {} if endless else {"requests": draw(st.integers(1, 40))}
     traffic |= draw(st.sampled_from([{}, {}, {"stagger_ms": 13.0}]))
-    return World(True, traffic, draw(engines(rows)))
+    return World(True, traffic, draw(mode.options(rows)), backend=mode.backend)
+
+
+def endless_worlds(mode: Mode) -> st.SearchStrategy[World]:
+    """Clients that go on for ever."""
+    return closed_worlds(mode, endless=True)
 
 
 @st.composite
-def replay_worlds(draw: st.DrawFn) -> World:
+def replay_worlds(draw: st.DrawFn, mode: Mode) -> World:
     """Requests at given times, often at the same."""
-    rows = draw(shapes(30))
+    rows = draw(shapes(30, mode.prefixes))
     sent, now = [], 0.0
     for isl, prefix, osl in rows:
         now += draw(st.sampled_from([0.0, 0.0, 1.7, 23.1, 23.1, 400.3]))
         sent.append((now, isl, prefix, osl))
-    return World(False, {"rows": sent} | draw(planes), draw(engines(rows)))
+    return World(False, {"rows": sent} | draw(planes), draw(mode.options(rows)), backend=mode.backend)
 
 
-worlds = st.one_of(closed_worlds(), replay_worlds())
+def worlds(mode: Mode) -> st.SearchStrategy[World]:
+    """Both."""
+    return st.one_of(closed_worlds(mode), replay_worlds(mode))
+
+
+def everywhere(
+    strategy: Callable[[Mode], st.SearchStrategy[World]], *more: st.SearchStrategy[Any], share: float = 1.0
+) -> Callable[[Callable[..., None]], Callable[[str], None]]:
+    """Hold a property of worlds (and of what `more` draws) in every mode of every backend; `share`: of the profile's examples."""
+
+    def decorate(test: Callable[..., None]) -> Callable[[str], None]:
+        held: dict[str, Callable[[], None]] = {}
+        for name, mode in MODES.items():
+            examples = settings(max_examples=round(settings.default.max_examples * mode.share * share))
+            held[name] = examples(given(strategy(mode), *more)(test))
+
+        def in_mode(mode: str) -> None:
+            held[mode]()
+
+        update_wrapper(in_mode, test)
+        del in_mode.__wrapped__  # or pytest would ask for the test's own arguments
+        return pytest.mark.parametrize("mode", MODES)(in_mode)
+
+    return decorate
 
 
 def token_times(report: pc.Report) -> list[np.ndarray]:

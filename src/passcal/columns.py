@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from passcal.passes import expand
+from passcal.passes import expand, repetition
 from passcal.stopping import Measured
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ COLUMNS = (
     "window_kind",
     "fidelity",
     "binding",
+    "preemptions",
+    "recomputed_tokens",
+    "wasted_prefill_share",
+    "kv_utilisation",
 )
 
 
@@ -71,17 +75,26 @@ def to_columns(report: "Report") -> dict[str, Any]:
         report.window.kind,
         report.fidelity,
         str(report.binding),
+        report.preemptions,
+        report.recomputed_tokens,
+        report.wasted_prefill_share,
+        report.block_utilisation,
     ]
     return dict(zip(COLUMNS, values, strict=True))
 
 
 def request_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
-    """One row a request of the window, in dispatch order; a column `phase` if there are several."""
+    """One row a request of the window, in dispatch order; columns `worker`, `rank` (of its worker) and `phase` where there are several."""
     frames = []
     for part in parts:
-        table = part.state.requests[part.rows]
+        table, world = part.state.requests[part.rows], part.state.world[0]
         numbers = np.arange(part.first_id, part.first_id + len(table))
-        frames.append(pd.DataFrame({"request": numbers, **{name: table[name] for name in REQUEST_COLUMNS[1:]}}))
+        columns = {"request": numbers, **{name: table[name] for name in REQUEST_COLUMNS[1:]}}
+        if world["workers"] > 1:
+            columns["worker"] = table["engine"] // world["width"]
+        if world["width"] > 1:
+            columns["rank"] = table["engine"] % world["width"]
+        frames.append(pd.DataFrame(columns))
     return joined(frames)
 
 
@@ -91,8 +104,7 @@ def pass_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
     for part in parts:
         row, start, end = expand(part.state, part.runs)
         runs = part.state.runs
-        heads = np.cumsum(runs["count"][part.runs]) - runs["count"][part.runs]
-        later = np.arange(len(row)) - heads[row - part.runs.start]
+        later = repetition(part.state, part.runs, row)
         columns = {name: runs[name][row] for name in PASS_COLUMNS if name not in ("start_ms", "end_ms")}
         columns["decode_kv_tokens"] = columns["decode_kv_tokens"] + later * columns["decode_requests"]
         frames.append(pd.DataFrame({"start_ms": start, "end_ms": end, **columns})[list(PASS_COLUMNS)])

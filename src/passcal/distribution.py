@@ -1,5 +1,6 @@
 """A distribution as weighted atoms: exact mean, exact quantiles."""
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -107,20 +108,19 @@ class Distribution:
         Raises:
             SpecError: a level outside [0, 1].
         """
-        wanted = np.asarray(list(levels), np.float64)
-        if not ((wanted >= 0) & (wanted <= 1)).all():
-            bad = wanted[~((wanted >= 0) & (wanted <= 1))][0]
-            raise SpecError(f"quantile level {bad}: must lie in [0, 1]; 99% is 0.99")
+        wanted = [float(level) for level in levels]
+        for level in wanted:
+            if not 0 <= level <= 1:
+                raise SpecError(f"quantile level {level}: must lie in [0, 1]; 99% is 0.99")
         if not self.count:
             return [float("nan")] * len(wanted)
         values, upto = self._sorted
-        target = wanted * self.count * (1 - 1e-12)  # so that 0.9 of ten is the ninth, whatever rounding says
+        scale = self.count * (1 - 1e-12)  # so that 0.9 of ten is the ninth, whatever rounding says
         if upto is None:
-            at = np.ceil(target).astype(np.int64) - 1
+            at = [max(0, math.ceil(level * scale) - 1) for level in wanted]
         else:
-            at = np.searchsorted(upto, target, side="left")
-        picked: list[float] = values[np.clip(at, 0, len(values) - 1)].tolist()
-        return picked
+            at = np.minimum(upto.searchsorted([level * scale for level in wanted]), len(values) - 1).tolist()
+        return [values.item(k) for k in at]
 
     def quantile(self, level: float) -> float:
         """The left-continuous inverse at one level; see `quantiles`."""

@@ -249,7 +249,7 @@ def launch(state: State, rank: Any, k: int, duration: float) -> None:
     row = state.runs[rank.row]
     row.start_ms, row.end_ms, row.number, row.count, row.engine = rank.start_ms, rank.end_ms, rank.number, 1, k
     row.prefill_requests, row.prefill_tokens = sums.prefill_requests, sums.prefill_tokens
-    row.prefill_kv_tokens = sums.prefill_kv_tokens
+    row.prefill_kv_tokens, row.recomputed = sums.prefill_kv_tokens, sums.recomputed
     row.decode_requests, row.decode_kv_tokens = sums.decode_requests, sums.decode_kv_tokens
     row.held_by, row.seats = rank.held_by, rank.running + rank.crowd
     row.blocks = rank.usable - rank.free if rank.memory else 0
@@ -276,6 +276,7 @@ def repeat(state: State, rank: Any, k: int) -> None:
     start, end, context = rank.start_ms, rank.end_ms, rank.crowd_kv
     ring = state.bucket_head.shape[1]
     number, rows = rank.number, rank.crowd
+    row.block_ms = row.blocks * (end - start)
     while number < last and state.bucket_head[k, number % ring] == NOBODY and news > (start if rank.lookahead else end):
         if rank.memory:
             need = state.residues[k, (number + 1) % rank.block_size]
@@ -286,6 +287,8 @@ def repeat(state: State, rank: Any, k: int) -> None:
         context += rows
         start = end
         end = start + decode_price(form, captured, rows, context)
+        if rank.memory:
+            row.block_ms += (rank.usable - rank.free) * (end - start)
     repeated = number - first
     rank.number, rank.start_ms, rank.end_ms, rank.crowd_kv = number, start, end, context
     rank.land_ms = end

@@ -1,14 +1,31 @@
-"""Expanding the log: a row that stands for several passes becomes as many, priced again exactly as they were run."""
+"""Reading the log: rows that stand for several passes are priced again exactly as they were run, or summed as they stand."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from passcal.core.compiled import entry
+from passcal.core.rank import HELD_BLOCKS, HELD_BUDGET, HELD_SEATS
 from passcal.core.tables import State
 from passcal.timing.linear import decode_price
 
-__all__ = ["expand", "gaps"]
+__all__ = ["Usage", "expand", "gaps", "repetition", "usage"]
+
+
+class Usage(NamedTuple):
+    """Sums over passes: time (ms), in all and by what kept the queue's head out, and what was computed."""
+
+    busy_ms: float
+    seats_ms: float
+    budget_ms: float
+    kv_ms: float
+    prefill_tokens: float
+    recomputed: float
+    decode_passes: float  # with decode rows
+    decode_rows: float
+    decode_context: float
+    block_ms: float
+    peak_blocks: float
 
 
 @entry
@@ -70,3 +87,40 @@ def gaps(state: State, runs: slice) -> tuple[Any, Any]:
     values, weights = np.empty(total), np.empty(total, np.int32)
     n = gaps_into(state.runs, state.forms, state.captured, runs.start, runs.stop, values, weights)
     return values[:n], weights[:n]
+
+
+def repetition(state: State, runs: slice, row: Any) -> Any:
+    """For every pass: how many passes of its row of the log come before it; `row` as `expand` gives it."""
+    counts = state.runs["count"][runs].astype(np.int64)
+    heads = np.cumsum(counts) - counts
+    return np.arange(len(row)) - heads[row - runs.start]
+
+
+@entry
+def sum_into(runs: Any, first: int, stop: int, out: Any) -> None:
+    """Add rows first to stop to the fields of `Usage`, in its order."""
+    for r in range(first, stop):
+        run = runs[r]
+        took = run.end_ms - run.start_ms
+        out[0] += took
+        if run.held_by == HELD_SEATS:
+            out[1] += took
+        elif run.held_by == HELD_BUDGET:
+            out[2] += took
+        elif run.held_by == HELD_BLOCKS:
+            out[3] += took
+        out[4] += run.prefill_tokens
+        out[5] += run.recomputed
+        if run.decode_requests > 0:
+            out[6] += run.count
+            out[7] += run.count * run.decode_requests
+            out[8] += run.count * (run.decode_kv_tokens + 0.5 * (run.count - 1) * run.decode_requests)
+        out[9] += run.block_ms if run.count > 1 else run.blocks * took
+        out[10] = max(out[10], run.blocks)
+
+
+def usage(state: State, runs: slice) -> Usage:
+    """The sums over these rows of the log."""
+    out = np.zeros(len(Usage._fields))
+    sum_into(state.runs, runs.start, runs.stop, out)
+    return Usage._make(out.tolist())

@@ -55,12 +55,16 @@ def print_report(report: "Report", console: "Console", notes: Iterable[str] = ()
         "start-up": f"TTFT mean {figure(report.startup_ttft_ms.mean)} ms, max {figure(report.startup_ttft_ms.max)} ms",
         "window": f"{WINDOWS[window.kind]}: {window.requests:,} requests, {window.passes:,} passes, {figure(window.length_ms)} ms",
         "binding": f"{binding}: {binding.why}",
-        "preempted": f"{report.preemptions:,} times",
+        "KV": f"{report.block_utilisation:.0%} held on average, {report.block_utilisation_peak:.0%} at most",
+        "evicted": f"{report.preemptions:,} times, {report.recomputed_tokens:,} tokens computed again"
+        f" ({report.wasted_prefill_share:.0%} of prompt tokens)",
     }
     if not report.startup_ttft_ms.count:
         del lines["start-up"]
+    if math.isnan(report.block_utilisation):
+        del lines["KV"]
     if not report.preemptions:
-        del lines["preempted"]
+        del lines["evicted"]
     for label, text in lines.items():
         console.print(f"{label:<11}{text}", highlight=False, markup=False, soft_wrap=True)
     for note in (*report.notes, *notes):

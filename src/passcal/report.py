@@ -7,34 +7,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from passcal.core.plan import PassShape
-from passcal.core.rank import HELD_BLOCKS, HELD_BUDGET, HELD_SEATS
+from passcal import samples
+from passcal.binding import Binding, binding, thrash
 from passcal.distribution import Distribution
 from passcal.errors import SpecError
-from passcal.passes import expand, gaps
+from passcal.passes import Usage, usage
 from passcal.stopping import Measured, WindowInfo
 from passcal.timing.base import TimingModel
+from passcal.tokens import Emissions, emissions
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Attractor", "Binding", "Report"]
-
-HELD = {HELD_SEATS: "seats", HELD_BUDGET: "budget", HELD_BLOCKS: "kv"}
-OFTEN = 0.05  # of the time: less is an accident, not a limit
-
-
-class Binding(str):
-    """The limit that binds: `clients`, `seats`, `budget`, `kv`, `prefill` or `decode`; `why` says what was seen."""
-
-    why: str
-
-    def __new__(cls, limit: str, why: str) -> Binding:
-        binding = super().__new__(cls, limit)
-        binding.why = why
-        return binding
 
 
 @dataclass(frozen=True)
@@ -68,8 +53,13 @@ class Report:
         self._again = again
         self.fidelity = fidelity
         """The traffic tier that was used, W0 to W4."""
-        self.notes = (*notes, *(note for part in parts for note in part.notes))
-        """What a reader should know, one line each."""
+        self._notes = (*notes, *(note for part in parts for note in part.notes))
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know, one line each; thrash is named here, with figures and the remedy."""
+        found = thrash(self._parts, self._usages)
+        return (*self._notes, found) if found else self._notes
 
     @property
     def window(self) -> WindowInfo:
@@ -88,28 +78,28 @@ class Report:
 
     # ---- latencies
 
-    def _mixed(self, measure: Callable[[Measured], Distribution]) -> Distribution:
-        return Distribution.mix([measure(part) for part in self._parts])
+    def _mixed(self, sample: Callable[[Measured], Distribution]) -> Distribution:
+        return Distribution.mix([sample(part) for part in self._parts])
 
     @cached_property
     def ttft_ms(self) -> Distribution:
         """First token less dispatch."""
-        return self._mixed(lambda part: Distribution(since_dispatch(part, part.rows, "first_ms")))
+        return self._mixed(samples.ttft)
 
     @cached_property
     def e2e_ms(self) -> Distribution:
         """Last token less dispatch."""
-        return self._mixed(lambda part: Distribution(since_dispatch(part, part.rows, "done_ms")))
+        return self._mixed(samples.e2e)
 
     @cached_property
     def queue_ms(self) -> Distribution:
         """Start of the first pass that carries the request, less when the scheduler could see it."""
-        return self._mixed(queue)
+        return self._mixed(samples.queue)
 
     @cached_property
     def tpot_ms(self) -> Distribution:
         """(last token - first token) / (osl - 1), one value a request; none for an osl of 1."""
-        return self._mixed(tpot)
+        return self._mixed(samples.tpot)
 
     @property
     def itl_request_mean_ms(self) -> Distribution:
@@ -119,39 +109,89 @@ class Report:
     @cached_property
     def itl_ms(self) -> Distribution:
         """Gaps between successive tokens of a request, pooled over all tokens of the window."""
-        return self._mixed(itl)
+        return self._mixed(samples.itl)
 
     @cached_property
     def startup_ttft_ms(self) -> Distribution:
         """TTFT of the first request of every client of a closed loop; empty for other traffic."""
-        return self._mixed(lambda part: Distribution(part.startup_ttft_ms))
+        return self._mixed(samples.startup)
 
     # ---- rates
+
+    def _mean(self, figure: Callable[[Measured, Usage], float]) -> float:
+        found = [figure(part, used) for part, used in zip(self._parts, self._usages, strict=True)]
+        return sum(found) / len(found)
+
+    @cached_property
+    def _usages(self) -> tuple[Usage, ...]:
+        return tuple(usage(part.state, part.runs) for part in self._parts)
 
     @cached_property
     def throughput_per_s(self) -> float:
         """Requests completed a second."""
-        return float(np.mean([1000.0 * part.done / part.window.length_ms for part in self._parts]))
+        return self._mean(lambda part, _: 1000.0 * part.done / part.window.length_ms)
 
     @cached_property
     def output_tokens_per_s(self) -> float:
         """Tokens emitted a second."""
-        return float(np.mean([1000.0 * tokens(part) / part.window.length_ms for part in self._parts]))
+        return self._mean(lambda part, _: 1000.0 * tokens(part) / part.window.length_ms)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the deployment (E3): ranks of all workers, times the `gpus` that the timing model says a rank's pass runs on, or 1."""
+        return len(self._parts[0].state.ranks) * int(getattr(self._timing, "gpus", 1))
+
+    @property
+    def output_tokens_per_s_per_gpu(self) -> float:
+        """Tokens emitted a second, divided by `gpus` (E3)."""
+        return self.output_tokens_per_s / self.gpus
 
     @cached_property
     def utilisation(self) -> float:
-        """Share of the window in which the engine runs a pass."""
-        return float(np.mean([busy_ms(part) / part.window.length_ms / len(part.state.ranks) for part in self._parts]))
-
-    @cached_property
-    def preemptions(self) -> int:
-        """Preemptions of the window's requests."""
-        return int(sum(part.state.requests["preemptions"][part.rows].sum() for part in self._parts))
+        """Share of the window in which a rank runs a pass."""
+        return self._mean(lambda part, used: used.busy_ms / part.window.length_ms / len(part.state.ranks))
 
     @cached_property
     def binding(self) -> Binding:
         """Which limit binds, and why: the first to lift for more throughput."""
-        return binding(self._parts[0], self._timing, self._closed)
+        return binding(self._parts[0], self._usages[0], self._timing, self._closed)
+
+    # ---- memory
+
+    @cached_property
+    def preemptions(self) -> int:
+        """Evictions of the window's requests against their will, whatever the engine calls them: preemptions (vLLM, V8), retractions
+        (SGLang, S13), pauses (TensorRT-LLM, T12).
+        """
+        return sum(int(part.state.requests["preemptions"][part.rows].sum()) for part in self._parts)
+
+    @property
+    def retractions(self) -> int:
+        """The same number as `preemptions`, by SGLang's name."""
+        return self.preemptions
+
+    @cached_property
+    def recomputed_tokens(self) -> int:
+        """Tokens of prompts and outputs whose KV was lost to an eviction and computed again in the window's passes."""
+        return int(sum(used.recomputed for used in self._usages))
+
+    @cached_property
+    def wasted_prefill_share(self) -> float:
+        """Recomputed tokens as a share of all tokens that the window's chunks computed."""
+        return self._mean(lambda _, used: used.recomputed / (used.prefill_tokens or 1.0))
+
+    @cached_property
+    def block_utilisation(self) -> float:
+        """Share of KV that requests hold, averaged over the window's time; NaN where KV is not counted."""
+        return self._mean(lambda part, used: share_of_kv(part, used.block_ms / part.window.length_ms))
+
+    @cached_property
+    def block_utilisation_peak(self) -> float:
+        """The largest share of a rank's KV that its requests hold at a time; NaN where KV is not counted."""
+        return max(
+            share_of_kv(part, used.peak_blocks * len(part.state.ranks))
+            for part, used in zip(self._parts, self._usages, strict=True)
+        )
 
     # ---- other views
 
@@ -186,44 +226,18 @@ class Report:
         Raises:
             SpecError: a request that the log does not hold.
         """
-        return [float(t) for t in self._token_times(self._parts[0], request)]
-
-    def _token_times(self, part: Measured, request: int) -> Any:
-        at = request - part.first_id
-        if not 0 <= at < part.rows.stop - part.rows.start:
-            last = part.first_id + part.rows.stop - part.rows.start - 1
+        part = self._parts[0]
+        at, count = request - part.first_id, part.rows.stop - part.rows.start
+        if not 0 <= at < count:
+            last = part.first_id + count - 1
             raise SpecError(f"request={request}: the log holds {part.first_id} to {last}; take one of these")
-        row = part.state.requests[part.rows.start + at]
-        numbers, ends = self._pass_ends
-        first = int(row["first_pass"])
-        low = int(np.searchsorted(numbers, first))
-        high = int(np.searchsorted(ends, row["done_ms"] * (1 - 1e-12)))
-        keep = ~self._pauses[low : high + 1]
-        keep[0] = True
-        for stall in part.state.stalls[: int(part.state.world[0]["stalls"])]:
-            if stall["request"] == part.rows.start + at:
-                resumed = int(stall["to_pass"]) - first
-                keep[int(stall["from_pass"]) - first + 1 : resumed] = False
-                keep[resumed] = True
-        return ends[low : high + 1][keep]
+        times, _ = self._emissions.of(slice(part.rows.start + at, part.rows.start + at + 1))
+        listed: list[float] = times.tolist()
+        return listed
 
     @cached_property
-    def _pass_ends(self) -> tuple[Any, Any]:
-        part = self._parts[0]
-        last = slice(part.runs.start, logged_runs(part))
-        row, _, ends = expand(part.state, last)
-        heads = np.cumsum(part.state.runs["count"][last]) - part.state.runs["count"][last]
-        offset = np.arange(len(row)) - heads[row - last.start]
-        return part.state.runs["number"][row] + offset, ends
-
-    @cached_property
-    def _pauses(self) -> Any:
-        """For every pass of the log, whether it pauses all running requests: the next pass with decode rows ends late gaps."""
-        part = self._parts[0]
-        row, _, _ = expand(part.state, slice(part.runs.start, logged_runs(part)))
-        decodes = part.state.runs["decode_requests"][row] > 0
-        late = np.append(part.state.runs["late_gaps"][row[decodes]] > 0, False)
-        return ~decodes & late[np.cumsum(decodes)]
+    def _emissions(self) -> Emissions:
+        return emissions(self._parts[0])
 
     def requests(self) -> pd.DataFrame:
         """One row a request of the window, in dispatch order; see `columns.REQUEST_COLUMNS`."""
@@ -250,87 +264,13 @@ class Report:
         )
 
 
-def since_dispatch(part: Measured, rows: slice, field: str) -> Any:
-    """An event of these requests less their dispatch."""
-    table = part.state.requests
-    return table[field][rows] - table["dispatch_ms"][rows]
-
-
-def queue(part: Measured) -> Distribution:
-    """Wait of the window's requests from visibility to the start of their first pass."""
-    table = part.state.requests[part.rows]
-    return Distribution(table["admitted_ms"] - table["visible_ms"])
-
-
-def tpot(part: Measured) -> Distribution:
-    """Time per output token of the window's requests."""
-    table = part.state.requests[part.rows]
-    more = table["osl"] > 1
-    if not more.all():
-        table = table[more]
-    return Distribution((table["done_ms"] - table["first_ms"]) / (table["osl"] - 1))
-
-
-def itl(part: Measured) -> Distribution:
-    """Gaps of the window: every pass stands for its rows whose token before came one pass earlier, and for those that prefill passes
-    paused since; the others are listed.
-    """
-    values, weights = gaps(part.state, part.runs)
-    runs, listed = part.state.runs[part.runs], part.state.stalls["gap_ms"][part.stalls]
-    late = runs[runs["late_gaps"] > 0]
-    if not len(listed) and not len(late):
-        return Distribution(values, weights)
-    return Distribution(
-        np.concatenate([values, late["late_gap_ms"], listed]),
-        np.concatenate([weights, late["late_gaps"], np.ones(len(listed), weights.dtype)]),
-    )
-
-
 def tokens(part: Measured) -> int:
     """Tokens emitted in the window."""
-    if part.window.kind != "window":
-        return int(part.state.requests["osl"][part.rows].sum())
-    table = part.state.requests
-    mean = float(table["osl"][part.rows].mean())
-    return round(mean * part.done)
+    osl = part.state.requests["osl"][part.rows]
+    return int(osl.sum()) if part.window.kind != "window" else round(float(osl.mean()) * part.done)
 
 
-def busy_ms(part: Measured) -> float:
-    """Time that the window's passes take."""
-    return float((part.state.runs["end_ms"][part.runs] - part.state.runs["start_ms"][part.runs]).sum())
-
-
-def logged_runs(part: Measured) -> int:
-    """Rows of the log in use."""
-    return int(part.state.world[0]["runs"])
-
-
-def binding(part: Measured, timing: TimingModel, closed: bool) -> Binding:
-    """What kept the queue's head out most of the time; if nothing did, what the passes spend their time on."""
-    runs = part.state.runs[part.runs]
-    took = runs["end_ms"] - runs["start_ms"]
-    length = part.window.length_ms
-    shares = {name: float(took[runs["held_by"] == code].sum()) / length for code, name in HELD.items()}
-    worst = max(shares, key=lambda name: shares[name])
-    if shares[worst] > OFTEN:
-        return Binding(worst, f"{worst} keep requests waiting {shares[worst]:.0%} of the time")
-    busy = float(took.sum())
-    if busy < 0.95 * length:
-        return Binding("clients", f"nothing waits, and the engine idles {1 - busy / length:.0%} of the time")
-    count = runs["count"]
-    rows = runs["decode_requests"]
-    decoding = count[rows > 0].sum()
-    mixed = runs["prefill_requests"] > 0
-    if not decoding or float(took[mixed].sum()) == busy:
-        return Binding("prefill", "every pass carries prompt tokens")
-    mean_rows = max(1, round(float((rows * count).sum()) / float(decoding)))
-    context = int(float((runs["decode_kv_tokens"] * count).sum()) / float(decoding))
-    many = timing.pass_ms(PassShape(decode_requests=mean_rows, decode_kv_tokens=context))
-    one = timing.pass_ms(PassShape(decode_requests=1, decode_kv_tokens=context // mean_rows))
-    prefill = max(0.0, busy - many * float(decoding)) / busy
-    if prefill > 0.5:
-        return Binding("prefill", f"{prefill:.0%} of the time goes into prompts")
-    if many > 2.0 * one:
-        return Binding("decode", f"a pass of {mean_rows} rows takes {many / one:.1f} times one of a lone row")
-    who = "one more client" if closed else "one more request"
-    return Binding("clients", f"nothing waits, and {who} shares passes that are mostly fixed cost")
+def share_of_kv(part: Measured, blocks: float) -> float:
+    """So many blocks, over all ranks, as a share of what there is; NaN where KV is not counted."""
+    ranks = part.state.ranks
+    return blocks / float(ranks["usable"].sum()) if ranks["memory"][0] else float("nan")

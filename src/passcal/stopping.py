@@ -197,7 +197,7 @@ class Window:
         state = machine.state
         dispatched = state.requests["dispatch_ms"]
         start, stop = float(dispatched[begin]), float(dispatched[min(end, int(machine.world["rows"]) - 1)])
-        ends = state.runs["end_ms"][first.runs : int(machine.world["runs"])]
+        ends = np.maximum.accumulate(state.runs["end_ms"][first.runs : int(machine.world["runs"])])  # ranks overtake
         low = first.runs + int(np.searchsorted(ends, start, side="right"))
         high = max(low + 1, first.runs + int(np.searchsorted(ends, stop, side="right")))
         runs = slice(low, high)

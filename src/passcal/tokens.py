@@ -1,15 +1,22 @@
-"""When every output token of a drained run appears, as array functions of the log."""
+"""When every output token appears, as array functions of the log.
 
+A request emits at its first pass, then in every pass of its rank that has decode rows, unless the log lists a stall: a pass without decode
+rows pauses whoever runs (SGLang), and a stall says in which pass the pause of one request ended (preemption, a row left out).
+"""
+
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from passcal.passes import expand
+from passcal.core.tables import State
+from passcal.passes import expand, repetition
 from passcal.stopping import Measured
 
-__all__ = ["pass_table", "token_times"]
+__all__ = ["Emissions", "emissions", "pass_table", "token_times"]
 
 LOGGED = ("prefill_tokens", "prefill_requests", "prefill_kv_tokens", "decode_requests")
+RANK_BITS = 44  # a pass is found by rank << RANK_BITS | number
 
 
 def pass_table(measured: Measured) -> dict[str, Any]:
@@ -17,42 +24,88 @@ def pass_table(measured: Measured) -> dict[str, Any]:
     row, start, end = expand(measured.state, measured.runs)
     runs = measured.state.runs
     table = {"start_ms": start, "end_ms": end, **{name: runs[name][row] for name in LOGGED}}
-    table["decode_kv_tokens"] = runs["decode_kv_tokens"][row] + repetition(measured, row) * runs["decode_requests"][row]
+    later = repetition(measured.state, measured.runs, row)
+    table["decode_kv_tokens"] = runs["decode_kv_tokens"][row] + later * runs["decode_requests"][row]
     return table
 
 
-def repetition(measured: Measured, row: Any) -> Any:
-    """For every pass: how many passes of its row of the log come before it; `row` as `expand` gives it."""
-    counts = measured.state.runs["count"][measured.runs].astype(np.int64)
-    heads = np.cumsum(counts) - counts
-    return np.arange(len(row)) - heads[row - measured.runs.start]
+@dataclass(frozen=True)
+class Emissions:
+    """The log as tokens need it: passes by rank and number, stalls by request and time.
+
+    Attributes:
+        state: the tables.
+        keys: rank and number of each pass, ascending.
+        ends: when each ends (ms).
+        upto: passes with decode rows up to each, itself included.
+        decodes: places of these passes.
+        stalls: rows of STALL.
+    """
+
+    state: State
+    keys: Any
+    ends: Any
+    upto: Any
+    decodes: Any
+    stalls: Any
+
+    def places(self, requests: Any, numbers: Any) -> Any:
+        """Where the passes with these numbers, on the ranks of these requests, stand."""
+        ranks = self.state.requests["engine"][requests].astype(np.int64)
+        return np.searchsorted(self.keys, ranks << RANK_BITS | numbers)
+
+    def of(self, rows: slice) -> tuple[Any, Any]:
+        """All tokens (ms) of these rows of the request table, one request after the other, and where each request's begin.
+
+        A request's tokens fall into stretches: one from its first token on, and one from the end of each of its stalls on.
+        """
+        table, stalled = self.state.requests[rows], self.stalls["request"]
+        stalls = self.stalls[np.searchsorted(stalled, rows.start) : np.searchsorted(stalled, rows.stop)]
+        osl = table["osl"].astype(np.int64)
+        heads = np.cumsum(osl) - osl
+        ids = np.arange(rows.start, rows.stop)
+        begins, request = self.places(ids, table["first_pass"]), ids
+        tokens = osl
+        if len(stalls):
+            before = np.searchsorted(stalls["request"], ids)  # stalls of earlier requests
+            begins = np.insert(self.places(stalls["request"], stalls["to_pass"]), before, begins)
+            request = np.insert(stalls["request"], before, ids)
+            tokens = self._stretches(stalls, before, begins, request, osl)
+        token = np.arange(int(osl.sum())) - np.repeat(np.cumsum(tokens) - tokens, tokens)
+        if len(self.decodes) == len(self.ends):
+            return self.ends[np.repeat(begins, tokens) + token], heads
+        places, later = np.repeat(begins, tokens), token > 0
+        places[later] = self.decodes[(np.repeat(self.upto[begins] - 1, tokens) + token)[later]]
+        return self.ends[places], heads
+
+    def _stretches(self, stalls: Any, before: Any, begins: Any, request: Any, osl: Any) -> Any:
+        """Tokens of each stretch: up to the pass in which a stall begins, and what is left of the output for a request's last one."""
+        last = np.append(request[1:] != request[:-1], True)
+        tokens = np.zeros(len(begins), np.int64)
+        ends = self.places(stalls["request"], stalls["from_pass"])
+        tokens[~last] = 1 + self.upto[ends] - self.upto[begins[~last]]
+        given = np.cumsum(tokens)[last]
+        tokens[last] = osl - np.diff(given, prepend=0)
+        return tokens
+
+
+def emissions(measured: Measured) -> Emissions:
+    """Put the log in the order that tokens need; the log goes on beyond the window, to the end of its last request."""
+    state, world = measured.state, measured.state.world[0]
+    runs = slice(0 if len(state.ranks) > 1 else measured.runs.start, int(world["runs"]))
+    row, _, ends = expand(state, runs)
+    keys = state.runs["number"][row] + repetition(state, runs, row)
+    decodes = state.runs["decode_requests"][row] > 0
+    if len(state.ranks) > 1:
+        keys += state.runs["engine"][row].astype(np.int64) << RANK_BITS
+        order = np.argsort(keys, kind="stable")
+        keys, ends, decodes = keys[order], ends[order], decodes[order]
+    stalls = state.stalls[: int(world["stalls"])]
+    stalls = stalls[np.argsort(stalls["request"], kind="stable")]  # within a request they stand in order of time
+    return Emissions(state, keys, ends, np.cumsum(decodes), np.flatnonzero(decodes), stalls)
 
 
 def token_times(measured: Measured) -> list[Any]:
-    """One ascending array of ms for each request, in dispatch order.
-
-    A running sequence emits at every pass from its first token on; where it did not, the log lists a stall.
-    """
-    requests = measured.state.requests[measured.rows]
-    _, _, ends = expand(measured.state, measured.runs)
-    osl = requests["osl"].astype(np.int64)
-    heads = np.cumsum(osl) - osl
-    first = requests["first_pass"] - measured.state.runs["number"][measured.runs.start]
-    token = np.arange(int(osl.sum())) - np.repeat(heads, osl)
-    at = np.repeat(first, osl) + token + passes_lost(measured, heads, osl)
-    return np.split(ends[at], heads[1:])
-
-
-def passes_lost(measured: Measured, heads: Any, osl: Any) -> Any:
-    """For every token: the passes since its request's first token in which the request emitted nothing."""
-    stalls = measured.state.stalls[measured.stalls]
-    stalls = stalls[np.argsort(stalls["request"], kind="stable")]  # within a request they stand in order of time
-    request = stalls["request"] - measured.rows.start
-    lost = stalls["to_pass"] - stalls["from_pass"] - 1
-    upto = np.cumsum(lost) - lost
-    before = upto - upto[np.searchsorted(request, request)]  # lost earlier by the same request
-    token = stalls["from_pass"] - measured.state.requests["first_pass"][stalls["request"]] - before + 1
-    jumps = np.zeros(int(osl.sum()) + 1, np.int64)
-    np.add.at(jumps, heads[request] + token, lost)
-    jumps = np.cumsum(jumps)[:-1]
-    return jumps - np.repeat(np.concatenate(([0], jumps))[heads], osl)
+    """One ascending array of ms for each request of the window, in dispatch order."""
+    times, heads = emissions(measured).of(measured.rows)
+    return np.split(times, heads[1:])

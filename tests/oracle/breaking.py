@@ -1,9 +1,12 @@
-"""Breaking one clause of a scheduler: whether a scenario of the battery notices."""
+"""Breaking one clause of a scheduler, a worker or a router: whether a scenario of the battery notices."""
 
 import json
 from functools import cache
 
 from tools.oracle import simulate
+from tools.oracle.engine import Worker
+from tools.oracle.launching import LaunchingWorker
+from tools.oracle.routing import ROUTERS
 from tools.oracle.schedulers import scheduler_class
 
 from .building import ROOT
@@ -17,12 +20,21 @@ def answered(name: str) -> tuple[dict, list]:
     return asked, simulate(asked)["requests"]
 
 
-def shows(members: dict, name: str) -> bool:
-    """Whether a scheduler with these members replaced answers something else, or nothing at all."""
+def part_of(asked: dict, part: str) -> type:
+    """The class that a scenario asks for, as its scheduler, worker or router."""
+    if part == "router":
+        return ROUTERS[asked.get("deployment", {}).get("routing", "round_robin")]
+    if part == "worker":
+        return LaunchingWorker if asked["engine"].get("launch") else Worker
+    return scheduler_class(asked["backend"])
+
+
+def shows(members: dict, name: str, part: str = "scheduler") -> bool:
+    """Whether a part with these members replaced answers something else, or nothing at all."""
     asked, right = answered(name)
-    broken = type("Broken", (scheduler_class(asked["backend"]),), dict(members))
+    broken = type("Broken", (part_of(asked, part),), dict(members))
     try:
-        answer = simulate(asked, scheduler=broken)["requests"]
+        answer = simulate(asked, **{part: broken})["requests"]
     except (ArithmeticError, LookupError, RuntimeError, ValueError):
         return True
     return answer != right

@@ -37,6 +37,11 @@ def scenario(workload: dict, timing: dict, engine: dict) -> dict:
     return {"name": "built", "backend": "vllm", "engine": engine, "workload": workload, "timing": timing}
 
 
+def deployed(asked: dict, replicas: int, routing: str = "round_robin") -> dict:
+    """The scenario on several workers."""
+    return {**asked, "deployment": {"replicas": replicas, "routing": routing}}
+
+
 def plans(asked: dict) -> list[dict[int, int]]:
     """The tokens that each planned pass gives, by request, in row order."""
     seen: list[dict[int, int]] = []

@@ -47,9 +47,9 @@ def test_a_shape_may_be_an_object_with_a_group():
 def test_the_answer_has_every_key():
     """As the language promises."""
     answer = simulate(PLAIN)
-    keys = "request dispatch_ms visible_ms admitted_ms isl prefix osl cached preemptions token_ms"
+    keys = "request engine dispatch_ms visible_ms admitted_ms isl prefix osl cached preemptions token_ms"
     assert list(answer["requests"][0]) == keys.split()
-    keys = "start_ms end_ms prefill_tokens prefill_requests prefill_kv_tokens decode_requests decode_kv_tokens"
+    keys = "engine start_ms end_ms prefill_tokens prefill_requests prefill_kv_tokens decode_requests decode_kv_tokens"
     assert list(answer["passes"][0]) == keys.split()
 
 
@@ -90,6 +90,17 @@ REFUSALS = [
     (("timing",), "kind", "table", "kind 'table' is not modelled; known: linear, phase"),
     (("timing",), "prefill", [1, 2], "prefill must have 4 coefficients, not 2"),
     (("timing",), "floor", 2, "timing: 'floor' is not modelled"),
+    ((), "deployment", 2, "deployment must be an object, not 2"),
+    ((), "deployment", {"replicas": 0}, "deployment: replicas must be an integer of at least 1, not 0"),
+    ((), "deployment", {"routing": "random"}, "known: round_robin, least_loaded, prefix_affinity"),
+    ((), "deployment", {"ranks": 2}, "deployment: 'ranks' is not modelled"),
+    (("engine",), "data_parallel_size", 0, "data_parallel_size must be an integer of at least 1, not 0"),
+    (("engine",), "prefill_schedule_interval", 0, "prefill_schedule_interval must be an integer of at least 1"),
+    (("engine",), "host_offload", 1, "host_offload must be true or false"),
+    (("engine",), "speculation", {"drafts": 2, "accepted": 2.5}, "speculation: accepted must lie in [0, 2], not 2.5"),
+    (("engine",), "speculation", {"drafts": 0, "accepted": 0}, "drafts must be an integer of at least 1"),
+    (("engine",), "speculation", {"drafts": 2}, "speculation lacks 'accepted'"),
+    (("engine",), "launch", {"decode_ms": 1}, "launch lacks 'piecewise_ms'"),
 ]
 
 

@@ -11,6 +11,7 @@ from tests.worlds import CLOCK
 ROWS = [(37 + 53 * k % 211, k % 5, 1 + 7 * k % 29) for k in range(60)]
 SENT = [(31.7 * (k // 3), *row) for k, row in enumerate(ROWS)]
 TIGHT = {"num_gpu_blocks": 24, "max_num_seqs": 12, "max_num_batched_tokens": 128, "enable_prefix_caching": False}
+PRESSED = {"max_total_tokens": 500, "ignore_eos": False, "schedule_conservativeness": 0.1, "chunked_prefill_size": 96}
 
 
 def callbacks() -> pc.PhaseTiming:
@@ -31,6 +32,11 @@ def answers() -> dict[str, str]:
             "replay": (pc.Workload.replay(SENT, ingest_us_per_token=3.6), engine, CLOCK),
             "asked": (pc.Workload.replay(SENT), engine, callbacks()),
             "cycle": (endless, pc.Vllm(async_scheduling=lookahead, max_num_batched_tokens=1024), CLOCK),
+            "sglang": (
+                pc.Workload.closed_loop(shapes=ROWS, concurrency=9, requests=80),
+                pc.Sglang(disable_overlap_schedule=not lookahead, **PRESSED),
+                CLOCK,
+            ),
         }
         for name, question in questions.items():
             report = pc.evaluate(*question)

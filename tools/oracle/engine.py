@@ -1,6 +1,6 @@
-"""An engine: the device that runs one pass at a time, and the moments at which its scheduler is asked for the next."""
+"""A worker: the ranks that pass together, and the moments at which their schedulers are asked for the next pass."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,8 +9,28 @@ from tools.oracle.requests import Lengths, Request, Row
 from tools.oracle.timing import Shape, Timing
 
 
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """V14: what the host takes to launch a pass, by the kind of its graph, and to turn a token into text."""
+
+    decode_ms: float
+    piecewise_ms: float
+    eager_ms: float
+    max_cudagraph_capture_size: int
+    eager_queue_fraction: float
+    detokenizer_ms: float
+
+
 class Scheduler(Protocol):
-    """What a backend has to say; it is built from the raw `engine` object of the scenario."""
+    """What a backend has to say for one rank; it is built from the raw `engine` object of the scenario."""
+
+    @property
+    def ranks(self) -> int:
+        """How many such ranks, each with a scheduler of its own, make one worker."""
+
+    @property
+    def launch_times(self) -> Launch | None:
+        """Launch times, where the host counts."""
 
     @property
     def plans_ahead(self) -> bool:
@@ -22,6 +42,9 @@ class Scheduler(Protocol):
     def arrive(self, request: Request) -> None:
         """A request became visible."""
 
+    def look(self, step: int, flying: list[Row]) -> None:
+        """Before each plan: the passes since the worker last drained, and this rank's rows of the one under way."""
+
     def plan(self) -> list[Row]:
         """Decide a pass, moving requests and memory to where they stand once it is launched; [] for no pass."""
 
@@ -32,65 +55,135 @@ class Scheduler(Protocol):
         """A plan was empty with nothing under way; say whether to ask again, which waits for an arrival if one comes."""
 
 
+class Alone:
+    """A scheduler that has no group, no launch times, and whose plans depend on neither."""
+
+    ranks = 1
+    launch_times: Launch | None = None
+
+    def look(self, step: int, flying: list[Row]) -> None:
+        """Nothing to see."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A pass as it ran."""
+    """One rank's share of a pass as it ran."""
 
+    engine: int
     start_ms: float
     end_ms: float
     shape: Shape
 
 
-class Engine:
-    """Runs what the scheduler plans, at the timing's price."""
+class Worker:
+    """Runs what the schedulers of its ranks plan, together, at the timing's price (E1).
 
-    def __init__(self, scheduler: Scheduler, timing: Timing, clock: Clock, on_done: Callable[[Request], None]) -> None:
+    Every rule is a method, so that a subclass can break one alone.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        ranks: Sequence[Scheduler],
+        timing: Timing,
+        clock: Clock,
+        on_done: Callable[[Request], None],
+    ) -> None:
         self.passes: list[Pass] = []
-        self._scheduler, self._timing, self._clock, self._on_done = scheduler, timing, clock, on_done
-        self._busy = False
-        self._deciding = False
-        self._ahead: list[Row] = []
+        self.ranks, self.timing, self.clock, self.on_done = ranks, timing, clock, on_done
+        self.first = index * len(ranks)  # the engine number of rank 0
+        self.step = 0
+        self.busy = False
+        self.deciding = False
+        self.ahead: list[list[Row]] = [[] for _ in ranks]
 
-    def deliver(self, request: Request) -> None:
-        """A request became visible; an idle engine looks at it at once."""
-        self._scheduler.arrive(request)
-        if not self._busy:
-            self._wake()
+    def deliver(self, request: Request, rank: int) -> None:
+        """A request became visible; an idle group looks at it at once, an idle rank of a busy one waits (E1)."""
+        self.ranks[rank].arrive(request)
+        if self.may_start(rank):
+            self.wake()
 
-    def _wake(self) -> None:
-        if not self._deciding:
-            self._deciding = True
-            self._clock.at(self._clock.now_ms, Kind.DECIDE, self._decide)
+    def may_start(self, rank: int) -> bool:
+        """E1: no rank starts while any other is at work."""
+        return not self.busy
 
-    def _decide(self) -> None:
+    def wake(self) -> None:
+        """Decide once everything of this instant is known."""
+        if not self.deciding:
+            self.deciding = True
+            self.clock.at(self.clock.now_ms, Kind.DECIDE, self.decide)
+
+    def decide(self) -> None:
         """Start the pass planned ahead, or else plan one now; with that under way, plan ahead again (V12)."""
-        self._deciding = False
-        rows = self._ahead or self._scheduler.plan()
-        self._ahead = []
-        while not rows and self._scheduler.idle() and self._clock.is_empty:
-            rows = self._scheduler.plan()
-        if rows:
-            self._launch(rows)
-            if self._scheduler.plans_ahead:
-                self._ahead = self._scheduler.plan()
+        self.deciding = False
+        rows = self.ahead if any(self.ahead) else self.plan_now()
+        self.ahead = [[] for _ in self.ranks]
+        if not any(rows):
+            self.step = self.drained()
+            return
+        self.run(rows)
+        if self.ranks[0].plans_ahead:
+            self.ahead = self.plan_ahead(rows)
 
-    def _launch(self, rows: list[Row]) -> None:
-        clock, shape = self._clock, Shape.of(rows)
-        start_ms = clock.now_ms
-        end_ms = start_ms + self._timing.pass_ms(shape)
-        self.passes.append(Pass(start_ms, end_ms, shape))
-        self._busy = True
-        for row in rows:
+    def plan_now(self) -> list[list[Row]]:
+        """Ask every rank, nothing being under way."""
+        rows = self.plan([[] for _ in self.ranks])
+        while not any(rows) and True in [rank.idle() for rank in self.ranks] and self.clock.is_empty:
+            rows = self.plan([[] for _ in self.ranks])
+        return rows
+
+    def plan_ahead(self, flying: list[list[Row]]) -> list[list[Row]]:
+        """E1, V12: every rank decides when the group's pass starts, those that sit it out too."""
+        return self.plan(flying)
+
+    def plan(self, flying: list[list[Row]]) -> list[list[Row]]:
+        """E1: each rank plans its own share, at one instant."""
+        rows = []
+        for rank, under_way in zip(self.ranks, flying, strict=True):
+            rank.look(self.step, under_way)
+            rows.append(rank.plan())
+        return rows
+
+    def drained(self) -> int:
+        """V15: with nothing left to run, the count of passes starts over."""
+        return 0
+
+    def run(self, rows: list[list[Row]]) -> None:
+        """Start a pass now."""
+        end_ms = self.book(rows, self.clock.now_ms)
+        self.busy = True
+        self.schedule_outputs(rows, end_ms)
+        self.clock.at(end_ms, Kind.PASS_END, self.end)
+
+    def book(self, rows: list[list[Row]], start_ms: float) -> float:
+        """E1: price every rank and write the pass down; the end of the slowest is everybody's."""
+        shapes = {rank: Shape.of(mine) for rank, mine in enumerate(rows) if mine}
+        duration_ms = self.duration_ms([self.timing.pass_ms(shape) for shape in shapes.values()])
+        for rank, shape in shapes.items():
+            self.passes.append(Pass(self.first + rank, start_ms, start_ms + duration_ms, shape))
+        for row in (row for mine in rows for row in mine):
             if row.request.admitted_ms is None:
                 row.request.admitted_ms = start_ms
-            if row.emits:
-                clock.at(end_ms, Kind.TOKEN, self._emit, row.request)
-        clock.at(end_ms, Kind.PASS_END, self._end)
+        self.step += 1
+        return start_ms + duration_ms
 
-    def _emit(self, request: Request) -> None:
-        if self._scheduler.receive(request, self._clock.now_ms):
-            self._on_done(request)
+    def duration_ms(self, prices: list[float]) -> float:
+        """E1: the slowest rank is waited for."""
+        return max(prices)
 
-    def _end(self) -> None:
-        self._busy = False
-        self._wake()
+    def schedule_outputs(self, rows: list[list[Row]], at_ms: float) -> None:
+        """All outputs of a pass appear together, in row order."""
+        for rank, mine in enumerate(rows):
+            for row in mine:
+                for _ in range(row.emits):
+                    self.clock.at(at_ms, Kind.TOKEN, self.emit, rank, row.request, place=self.first + rank)
+
+    def emit(self, rank: int, request: Request) -> None:
+        """An output appears, and its client has it."""
+        if self.ranks[rank].receive(request, self.clock.now_ms):
+            self.on_done(request)
+
+    def end(self) -> None:
+        """The pass is over."""
+        self.busy = False
+        self.wake()

@@ -6,26 +6,26 @@ from heapq import heappop, heappush
 
 
 class Kind(IntEnum):
-    """Order of events at one instant; within a kind, the order of scheduling."""
+    """Order of events at one instant; within a kind by place, then in the order of scheduling."""
 
     TURN = 0  # a dispatch that waits for nothing but the clock goes before those that a completion causes
-    TOKEN = 1  # outputs of a pass appear, in its row order
+    TOKEN = 1  # outputs of a pass appear, engine by engine, in row order
     PASS_END = 2  # the pass is over
     VISIBLE = 3  # the scheduler sees a request
     DECIDE = 4  # an engine that is free plans and starts, knowing all of the above
 
 
 class Clock:
-    """Runs events in order of (time, kind, scheduling)."""
+    """Runs events in order of (time, kind, place, scheduling)."""
 
     def __init__(self) -> None:
         self.now_ms = 0.0
-        self._heap: list[tuple[float, int, int, Callable[..., None], tuple]] = []
+        self._heap: list[tuple[float, int, int, int, Callable[..., None], tuple]] = []
         self._count = 0
 
-    def at(self, time_ms: float, kind: Kind, action: Callable[..., None], *arguments: object) -> None:
-        """Have `action(*arguments)` happen at a time that is not past."""
-        heappush(self._heap, (time_ms, kind, self._count, action, arguments))
+    def at(self, time_ms: float, kind: Kind, action: Callable[..., None], *arguments: object, place: int = 0) -> None:
+        """Have `action(*arguments)` happen at a time that is not past; engines take their number for a place."""
+        heappush(self._heap, (time_ms, kind, place, self._count, action, arguments))
         self._count += 1
 
     @property
@@ -37,5 +37,5 @@ class Clock:
         """Let everything happen."""
         heap = self._heap
         while heap:
-            self.now_ms, _, _, action, arguments = heappop(heap)
+            self.now_ms, _, _, _, action, arguments = heappop(heap)
             action(*arguments)

@@ -34,11 +34,12 @@ class Fields:
             raise ScenarioError(f"{self._where}: {key} must be an integer of at least {low}, not {value!r}")
         return value
 
-    def number(self, key: str, default: object = REQUIRED, *, below: float = inf) -> float:
-        """A finite number from 0 up to, not including, `below`."""
+    def number(self, key: str, default: object = REQUIRED, *, below: float = inf, most: float = inf) -> float:
+        """A finite number from 0 up to `most`, or up to and not including `below`."""
         value = real(self.take(key, default), f"{self._where}: {key}")
-        if not 0 <= value < below:
-            raise ScenarioError(f"{self._where}: {key} must lie in [0, {below:g}), not {value!r}")
+        if not (0 <= value < below and value <= most):
+            limits = f"[0, {below:g})" if most == inf else f"[0, {most:g}]"
+            raise ScenarioError(f"{self._where}: {key} must lie in {limits}, not {value!r}")
         return value
 
     def flag(self, key: str, default: bool) -> bool:

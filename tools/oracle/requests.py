@@ -45,6 +45,10 @@ class Request:
     admitted_ms: float | None = None
     cached: int | None = None
     preemptions: int = 0
+    worker: int = 0
+    rank: int = 0
+    decoding: bool = False  # its last row emitted, so decode rows are all that is left
+    decode_rows: int = 0  # such rows so far
 
     @property
     def known(self) -> int:
@@ -64,17 +68,18 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One request's share of a pass: `new` tokens after `past` computed ones; `emits` if an output comes of it."""
+    """One request's share of a pass: `new` tokens, drafts among them, after `past` computed ones; `emits` outputs."""
 
     request: Request
     new: int
     past: int
-    emits: bool
+    emits: int
+    drafts: int = 0
 
     @property
     def is_decode(self) -> bool:
-        """One token behind a whole prompt; everything else is a prompt chunk."""
-        return self.new == 1 and self.past >= self.request.lengths.isl
+        """One token, and drafts for the next, behind a whole prompt; everything else is a prompt chunk."""
+        return self.new - self.drafts == 1 and self.past >= self.request.lengths.isl
 
 
 class PromptRow(Row):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tools.oracle.errors import ScenarioError
 from tools.oracle.fields import Fields
 from tools.oracle.requests import Lengths
+from tools.oracle.routing import ROUTERS
 from tools.oracle.timing import Timing, read_timing
 
 
@@ -57,6 +58,8 @@ class Scenario:
     engine: dict
     workload: ClosedLoop | Replay
     timing: Timing
+    replicas: int = 1
+    routing: str = "round_robin"
 
 
 def read_scenario(value: object) -> Scenario:
@@ -66,8 +69,17 @@ def read_scenario(value: object) -> Scenario:
     if not isinstance(name, str) or not name:
         raise ScenarioError(f"scenario: name must be a text, not {name!r}")
     workload, timing = read_workload(fields.take("workload")), read_timing(fields.take("timing"))
+    deployment = fields.take("deployment", {})
     fields.close()
-    return Scenario(name, backend, engine, workload, timing)
+    return Scenario(name, backend, engine, workload, timing, *read_deployment(deployment))
+
+
+def read_deployment(value: object) -> tuple[int, str]:
+    """Parse how many workers there are, and how requests are placed."""
+    fields = Fields(value, "deployment")
+    replicas, routing = fields.whole("replicas", 1, low=1), fields.choice("routing", tuple(ROUTERS), "round_robin")
+    fields.close()
+    return replicas, routing
 
 
 def read_workload(value: object) -> ClosedLoop | Replay:

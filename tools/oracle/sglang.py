@@ -1,12 +1,13 @@
 """SGLang's scheduler, one method a rule: rounds, joining, decoding, retraction. The ids are those of the clauses."""
 
+from tools.oracle.engine import Alone
 from tools.oracle.requests import OutputRow, PromptRow, Request, Row, State
 from tools.oracle.sglang_admission import SglangAdmission
 
 RETRACT_STEPS = 20  # decode steps to prepare for after a retraction
 
 
-class SglangScheduler(SglangAdmission):
+class SglangScheduler(SglangAdmission, Alone):
     """A round plans a prefill if anything is admissible, else a decode; `computed` counts stored tokens.
 
     Every rule is a method, here or in a base class, so that a subclass can break one alone.

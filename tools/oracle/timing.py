@@ -18,7 +18,8 @@ class Shape:
     new_past: int = 0
     new_square: int = 0
     rows: int = 0
-    context: int = 0  # the token being written counts
+    drafts: int = 0  # tokens of the decode rows beyond one a row
+    context: int = 0  # tokens being written count
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> "Shape":
@@ -27,7 +28,8 @@ class Shape:
         for row in rows:
             if row.is_decode:
                 shape.rows += 1
-                shape.context += row.past + 1
+                shape.drafts += row.drafts
+                shape.context += row.past + row.new
             else:
                 shape.chunks += 1
                 shape.new += row.new
@@ -46,7 +48,7 @@ class Timing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """Linear in the sums; `combine` says how the chunks' part and the rows' part make one pass."""
+    """Linear in the sums, `decode` in the tokens of the rows; `combine` says how the chunks' part and the rows' part make one pass."""
 
     prefill: tuple[float, ...]
     decode: tuple[float, ...]
@@ -57,7 +59,7 @@ class Linear:
         a0, a1, a2, a3 = self.prefill
         d0, d1, d2 = self.decode
         chunks = a0 + a1 * shape.new + a2 * shape.new_past + a3 * shape.new_square if shape.chunks else 0.0
-        rows = d0 + d1 * shape.rows + d2 * shape.context if shape.rows else 0.0
+        rows = d0 + d1 * (shape.rows + shape.drafts) + d2 * shape.context if shape.rows else 0.0
         if self.combine == "max":
             return max(chunks, rows)
         if self.combine == "shared" and shape.chunks and shape.rows:

@@ -3,13 +3,14 @@
 from collections import deque
 from collections.abc import Iterable
 
+from tools.oracle.engine import Alone
 from tools.oracle.errors import ScenarioError
 from tools.oracle.kv import BlockPool
 from tools.oracle.requests import Lengths, OutputRow, PromptRow, Request, Row, State
 from tools.oracle.trtllm_budget import Shares, TrtllmBudget
 
 
-class TrtllmScheduler(TrtllmBudget):
+class TrtllmScheduler(TrtllmBudget, Alone):
     """Seated requests in arrival order; each plan asks capacity who may go, then deals one token budget.
 
     A seated request is fresh (no blocks), partial, a row, or a leaver, whose last output is in flight. `computed`

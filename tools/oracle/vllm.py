@@ -1,13 +1,14 @@
 """vLLM's scheduler, one method a rule. The ids (V1, V2, ...) are those of the engine clauses."""
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tools.oracle.engine import Launch
 from tools.oracle.errors import ScenarioError
-from tools.oracle.kv import Block, BlockPool
+from tools.oracle.kv import Block
 from tools.oracle.requests import Lengths, Request, Row, State
-from tools.oracle.vllm_options import Options
+from tools.oracle.vllm_memory import VllmMemory
 
 
 @dataclass(slots=True)
@@ -15,25 +16,36 @@ class Plan:
     """A pass in the making."""
 
     budget: int
+    deferred: bool = False
     rows: list[Row] = field(default_factory=list)
     preempted: bool = False
+    blocked: bool = False
 
 
-class VllmScheduler:
+class VllmScheduler(VllmMemory):
     """Running requests in admission order, a waiting queue, and one token budget a pass.
 
-    Every rule is a method, so that a subclass can break one alone; `pool_class` does the same for the block queue.
+    Every rule is a method, here or in the base class, so that a subclass can break one alone.
     """
 
-    pool_class: type[BlockPool] = BlockPool
-
     def __init__(self, engine: object) -> None:
-        self.options = Options.read(engine)
-        self.running: list[Request] = []
+        super().__init__(engine)
         self.waiting: deque[Request] = deque()
-        self.pool = self.pool_class(self.usable_blocks())
+        self.step = 0
+        self.flying: set[Request] = set()
+        self.left_waiting = False  # by the last plan that was not deferred
 
-    # What the engine asks of a scheduler.
+    # What the worker asks of a scheduler.
+
+    @property
+    def ranks(self) -> int:
+        """E1: every option holds for one rank."""
+        return self.options.data_parallel_size
+
+    @property
+    def launch_times(self) -> Launch | None:
+        """V14: the host's times."""
+        return self.options.launch
 
     @property
     def plans_ahead(self) -> bool:
@@ -55,12 +67,17 @@ class VllmScheduler:
         request.state = State.WAITING
         self.waiting.append(request)
 
+    def look(self, step: int, flying: list[Row]) -> None:
+        """V13, V15: what a plan depends on outside of the rank."""
+        self.step, self.flying = step, {row.request for row in flying}
+
     def plan(self) -> list[Row]:
         """V1: running requests first, then the waiting queue, from one budget; a partial prompt is last by that."""
-        plan = Plan(self.budget())
+        plan = Plan(self.budget(), self.defers())
         self.plan_running(plan)
         if self.may_admit(plan):
             self.plan_waiting(plan)
+        self.note_capacity(plan)
         return plan.rows
 
     def receive(self, request: Request, now_ms: float) -> bool:
@@ -88,11 +105,11 @@ class VllmScheduler:
         position = 0
         while position < len(self.running) and plan.budget > 0:
             request = self.running[position]
-            new = 0 if self.is_leaving(request) else self.share(request, request.todo, plan)
-            if new:
-                if not self.make_room(request, new, plan):
+            if not (self.is_leaving(request) or self.skips(request, plan)):
+                new, drafts = self.share(request, request.todo, plan), self.drafts(request, plan)
+                if not self.make_room(request, new + drafts, plan):
                     break
-                self.give(request, new, plan)
+                self.give(request, new, plan, drafts)
             position += 1
 
     def plan_waiting(self, plan: Plan) -> None:
@@ -105,15 +122,20 @@ class VllmScheduler:
         """V1, V2: what there is to do, at most what the rows before it left of the budget."""
         return min(todo, self.long_prompt_cap(todo), plan.budget)
 
-    def give(self, request: Request, new: int, plan: Plan) -> None:
-        """V2, V4: plan a row; it emits if nothing is left to do after it, which makes an output in flight."""
-        self.grow(request, request.computed + new)
+    def give(self, request: Request, new: int, plan: Plan, drafts: int = 0) -> None:
+        """V2, V4: plan a row; it emits if nothing is left to do after it, which makes an output in flight.
+
+        V16: rejected drafts take budget and blocks, but do not count as computed.
+        """
+        self.grow(request, request.computed + new + drafts)
         self.register(request, request.computed + new)
-        emits = new == request.todo
-        plan.rows.append(Row(request, new, request.computed, emits))
-        plan.budget -= self.cost(new)
-        request.computed += new
+        emits = (new == request.todo) * (1 + self.accepted(request, drafts))
+        plan.rows.append(Row(request, new + drafts, request.computed, emits, drafts))
+        plan.budget -= self.cost(new + drafts)
+        request.computed += new + max(emits - 1, 0)
         request.in_flight += emits
+        request.decode_rows += request.decoding
+        request.decoding = emits > 0
 
     def cost(self, new: int) -> int:
         """V2: tokens of a row come off the budget one by one."""
@@ -140,7 +162,7 @@ class VllmScheduler:
         hits = self.lookup(request)
         computed = max(len(hits) * self.options.block_size, self.constant_prefix(request))
         todo = request.known - computed
-        if self.waits_for_budget(todo, plan):
+        if self.waits_for_budget(todo, plan) or self.waits_for_step(todo, plan):
             return False
         new = self.share(request, todo, plan)
         stored = self.reserved_length(request, computed + new)
@@ -179,21 +201,17 @@ class VllmScheduler:
 
     # V7, V8: memory under pressure.
 
-    def usable_blocks(self) -> int | None:
-        """V7: one block is the null block; no limit, if the scenario has none."""
-        total = self.options.num_gpu_blocks
-        return None if total is None else total - 1
-
-    def margin(self) -> int:
-        """V7: blocks that an admission leaves free while anything runs."""
-        total = self.options.num_gpu_blocks
-        return int(self.options.watermark * total) if total is not None and self.running else 0
-
     def make_room(self, request: Request, new: int, plan: Plan) -> bool:
-        """V8: preempt until the blocks for `new` more tokens are free; False if the request itself had to go."""
+        """V8: preempt until the blocks for `new` more tokens are free; False if the request itself had to go.
+
+        V13: or if it has to wait for a victim to land; with it wait those behind it, or they would fly, and it starve.
+        """
         need = self.cover(request.computed + new) - len(request.blocks)
         while need > self.pool.free:
             victim = self.victim()
+            if self.is_protected(victim):
+                plan.blocked = True
+                return False
             self.preempt(victim, plan)
             if victim is request:
                 return False
@@ -215,70 +233,52 @@ class VllmScheduler:
             plan.rows.remove(row)
             plan.budget += self.cost(row.new)
             victim.in_flight -= row.emits
-        victim.state, victim.computed = State.PREEMPTED, 0
+        victim.state, victim.computed, victim.decoding = State.PREEMPTED, 0, False
         victim.preemptions += 1
         plan.preempted = True
 
     def may_admit(self, plan: Plan) -> bool:
-        """V8: a pass that preempted admits nobody."""
-        return not plan.preempted
+        """V8: a pass that preempted admits nobody; V13: nor does one in which a running request waits for blocks."""
+        return not (plan.preempted or plan.blocked)
 
-    # V9: blocks and the prefix cache.
+    def is_protected(self, victim: Request) -> bool:
+        """V13: with an offload tier, a sequence of the pass in flight keeps its blocks."""
+        return self.options.host_offload and victim in self.flying
 
-    def cover(self, tokens: int) -> int:
-        """Blocks that hold so many tokens."""
-        return -(-tokens // self.options.block_size)
+    # V15: the prefill interval.
 
-    def content(self, request: Request, index: int) -> Hashable:
-        """V9: the identity of a block is its whole prefix: shared while all of it is the group's, else its own."""
-        lengths, end = request.lengths, (index + 1) * self.options.block_size
-        if lengths.prefix_group is not None and end <= min(lengths.prefix_len, lengths.isl):
-            return "group", lengths.prefix_group, index
-        return "request", request.number, index
+    def defers(self) -> bool:
+        """V15: between the steps, while decodes run and capacity was not what kept anybody out."""
+        off_step = self.step % self.options.prefill_schedule_interval != 0
+        return off_step and self.runs_a_decode() and not self.left_waiting
 
-    def hit_limit(self, request: Request) -> int:
-        """V9: at most (length - 1) // block_size blocks, so that a token is left to compute."""
-        return (request.known - 1) // self.options.block_size
+    def runs_a_decode(self) -> bool:
+        """V15: somebody has a decode row to take; those about to leave have none."""
+        return any(request.decoding and not self.is_leaving(request) for request in self.running)
 
-    def lookup(self, request: Request) -> list[Block]:
-        """V9: at admission only, resumed or not: the leading blocks that the cache knows."""
-        hits: list[Block] = []
-        if self.options.enable_prefix_caching:
-            for index in range(self.hit_limit(request)):
-                block = self.pool.find(self.content(request, index))
-                if block is None:
-                    break
-                hits.append(block)
-        return hits
+    def skips(self, request: Request, plan: Plan) -> bool:
+        """V15: a deferred pass leaves unfinished prompts out."""
+        return plan.deferred and not request.decoding
 
-    def hold(self, request: Request, hits: list[Block]) -> None:
-        """V9: take the hits as the leading blocks."""
-        for block in hits:
-            self.pool.hold(block)
-        request.blocks, request.registered = list(hits), len(hits)
+    def waits_for_step(self, todo: int, plan: Plan) -> bool:
+        """V15: a deferred pass stops at a waiting request with more than one token to compute."""
+        return plan.deferred and todo > 1
 
-    def grow(self, request: Request, stored: int) -> None:
-        """V7: take blocks for all tokens stored by the end of the pass."""
-        for _ in range(self.cover(stored) - len(request.blocks)):
-            request.blocks.append(self.pool.take())
+    def note_capacity(self, plan: Plan) -> None:
+        """V15: whether a plan that could admit left anybody waiting."""
+        if not plan.deferred:
+            self.left_waiting = bool(self.waiting)
 
-    def register(self, request: Request, stored: int) -> None:
-        """V9: planning makes full blocks known, as far as their tokens are: one in flight is not."""
-        if self.options.enable_prefix_caching:
-            full = min(stored, request.known) // self.options.block_size
-            for index in range(request.registered, full):
-                self.pool.register(request.blocks[index], self.content(request, index))
-            request.registered = max(request.registered, full)
+    # V16: speculation.
 
-    def register_output(self, request: Request) -> None:
-        """V9: an output that appears makes known the full blocks before it; with async, planning could not do it all.
+    def drafts(self, request: Request, plan: Plan) -> int:
+        """V16: a decode row tries more tokens, as far as the budget and what is left of the output go."""
+        speculation = self.options.speculation
+        if speculation is None or not request.decoding:
+            return 0
+        return min(speculation.drafts, plan.budget - 1, request.lengths.osl - request.promised - 1)
 
-        An async plan does not know the token in flight, so what the last row of a request filled would stay unknown.
-        """
-        if request.state is State.RUNNING:
-            self.register(request, request.computed - request.in_flight)
-
-    def free(self, request: Request) -> None:
-        """V9: blocks return last one first."""
-        self.pool.release(reversed(request.blocks))
-        request.blocks, request.registered = [], 0
+    def accepted(self, request: Request, drafts: int) -> int:
+        """V16: the drafts that hold, by the row's number in the life of the request."""
+        speculation = self.options.speculation
+        return min(drafts, speculation.accepted_by(request.decode_rows)) if speculation and request.decoding else 0

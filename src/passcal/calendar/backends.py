@@ -1,5 +1,9 @@
-"""The table of backends: a name, a code that the kernel dispatches on, and the engine version whose rules it follows."""
+"""The table of backends, the one place that lists them: a row is a code, three kernel functions and the engine version they follow.
 
+What the kernel calls is a chain of ifs over the codes. It is built from the table, link by link; the compiler flattens it.
+"""
+
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from passcal.calendar import sglang, trtllm, vllm
@@ -10,46 +14,51 @@ __all__ = ["BACKENDS", "Backend", "land", "plan", "write_rank"]
 
 
 class Backend(NamedTuple):
-    """One engine: `code` is what `plan` dispatches on."""
+    """One engine: the `code` of its ranks, its calendar, and whose rules that follows.
+
+    Attributes:
+        plan: form the next pass of rank k at this instant; returns how many rows it has.
+        land: the oldest pass in flight on rank k ends: tokens appear, finished sequences leave.
+        write: write what rank k will do next as numbers, from position n on; returns the next position.
+    """
 
     code: int
+    plan: Callable[[State, int, float], int]
+    land: Callable[[State, int], None]
+    write: Callable[[State, int, Any, int], int]
     version: str
 
 
 BACKENDS = {
-    "vllm": Backend(0, "vLLM 0.32.0, 0.33.0"),
-    "sglang": Backend(1, "SGLang 0.5.23"),
-    "trtllm": Backend(2, "TensorRT-LLM, PyTorch backend, Python schedulers of mid 2026"),
+    "vllm": Backend(0, vllm.plan, vllm.land, vllm.write, "vLLM 0.32.0, 0.33.0"),
+    "sglang": Backend(1, sglang.plan, sglang.land, sglang.write, "SGLang 0.5.23"),
+    "trtllm": Backend(
+        2, trtllm.plan, trtllm.land, trtllm.write, "TensorRT-LLM, PyTorch backend, Python schedulers of mid 2026"
+    ),
 }
-SGLANG, TRTLLM = BACKENDS["sglang"].code, BACKENDS["trtllm"].code
 
 
-@jit
-def plan(state: State, k: int, now: float) -> int:
-    """Form the next pass of rank k by its backend's calendar; returns how many rows it has."""
-    if state.ranks[k].backend == SGLANG:
-        return sglang.plan(state, k, now)
-    if state.ranks[k].backend == TRTLLM:
-        return trtllm.plan(state, k, now)
-    return vllm.plan(state, k, now)
+def by_backend(name: str) -> Any:
+    """A kernel function that does this by the calendar of the rank's backend."""
+    first, *others = BACKENDS.values()
+    chain = getattr(first, name)
+    for backend in others:
+        chain = link(backend.code, getattr(backend, name), chain)
+    return chain
 
 
-@jit
-def land(state: State, k: int) -> None:
-    """The oldest pass in flight on rank k ends: tokens appear, finished sequences leave."""
-    if state.ranks[k].backend == SGLANG:
-        sglang.land(state, k)
-    elif state.ranks[k].backend == TRTLLM:
-        trtllm.land(state, k)
-    else:
-        vllm.land(state, k)
+def link(code: int, own: Any, others: Any) -> Any:
+    """A kernel function that calls `own` on ranks of this code, `others` on all the rest."""
+
+    @jit
+    def call(state: State, k: int, *rest: Any) -> Any:
+        if state.ranks[k].backend == code:
+            return own(state, k, *rest)
+        return others(state, k, *rest)
+
+    return call
 
 
-@jit
-def write_rank(state: State, k: int, out: Any, n: int) -> int:
-    """Write what rank k will do next as numbers, from position n on; returns the next position."""
-    if state.ranks[k].backend == SGLANG:
-        return sglang.write(state, k, out, n)
-    if state.ranks[k].backend == TRTLLM:
-        return trtllm.write(state, k, out, n)
-    return vllm.write(state, k, out, n)
+plan: Callable[[State, int, float], int] = by_backend("plan")
+land: Callable[[State, int], None] = by_backend("land")
+write_rank: Callable[[State, int, Any, int], int] = by_backend("write")

@@ -31,9 +31,9 @@ def plan(state: State, k: int, now: float) -> int:
         return 0
     take_in(state, rank, s, now)
     next_round(state, rank, s, k, now)
-    while s.size == 0 and s.deferred and rank.flying == 0 and not jumps:
+    while s.rows == 0 and s.deferred and rank.flying == 0 and not jumps:
         next_round(state, rank, s, k, now)
-    return s.size
+    return s.rows
 
 
 @jit
@@ -57,7 +57,7 @@ def take_in(state: State, rank: Any, s: Any, now: float) -> None:
 @jit
 def next_round(state: State, rank: Any, s: Any, k: int, now: float) -> None:
     """Plan: what was launched joins the running rows, then a prefill batch if it may, else a decode (S2)."""
-    rank.preempted, s.size, s.slot = 0, 0, (rank.number + 1) & 1
+    rank.preempted, s.rows, s.slot = 0, 0, (rank.number + 1) & 1
     clear_shape(state, 0, 0)
     if s.tree and s.unpublished and s.partial != NOBODY:
         radix.publish(state, rank, s, s.partial, 1 * state.sequences[s.partial].computed)
@@ -68,7 +68,7 @@ def next_round(state: State, rank: Any, s: Any, k: int, now: float) -> None:
         s.hold -= 1
     else:
         prefill(state, rank, s, k, max(now, rank.end_ms) if rank.flying else now)
-    prompts = s.size
+    prompts = s.rows
     if prompts > 0:
         take_prompts(state, rank, s, k)
     if rank.running > 0 and (prompts == 0 or s.mixed):
@@ -111,16 +111,20 @@ def join(state: State, rank: Any, s: Any, k: int) -> None:
 def take_prompts(state: State, rank: Any, s: Any, k: int) -> None:
     """The prompts of the batch take their KV, and stand in the pass's shape (S15)."""
     if s.tree:
-        tokens = s.size * s.page if s.page > 1 else 0
-        for n in range(s.size):
+        tokens = s.rows * s.page if s.page > 1 else 0
+        for n in range(s.rows):
             tokens += state.sequences[state.lists[k, s.slot, HEADER + n]].given
         radix.make_room(state, rank, s, tokens)
-    for n in range(s.size):
+    for n in range(s.rows):
         i = state.lists[k, s.slot, HEADER + n]
         sequence, request = state.sequences[i], state.requests[i]
         past, end = 1 * sequence.computed, sequence.computed + sequence.given
         add_chunk(
-            state, 1 * sequence.given, past, request.preemptions == 0 and sequence.given == request.isl - request.cached
+            state,
+            i,
+            1 * sequence.given,
+            past,
+            request.preemptions == 0 and sequence.given == request.isl - request.cached,
         )
         rank.free -= ceil(end, s.page) - ceil(past, s.page)
         sequence.computed = end
@@ -129,14 +133,14 @@ def take_prompts(state: State, rank: Any, s: Any, k: int) -> None:
 @jit
 def close(state: State, rank: Any, s: Any, k: int, prompts: int) -> None:
     """Write the batch's header, and what the next round must know of this one."""
-    state.lists[k, s.slot, 0], state.lists[k, s.slot, 1] = s.size, prompts
+    state.lists[k, s.slot, 0], state.lists[k, s.slot, 1] = s.rows, prompts
     state.lists[k, s.slot, 2] = s.partial if prompts > 0 else NOBODY
-    s.kind = EXTEND if prompts > 0 else (DECODE if s.size > 0 else NONE)
+    s.kind = EXTEND if prompts > 0 else (DECODE if s.rows > 0 else NONE)
     if prompts > 0:
         s.hold, s.unpublished = s.interval, 1
     if rank.waiting == 0:
         rank.held_by = HELD_NOT
-        if s.size == 0 and rank.flying == 0 and rank.running == 0 and s.partial == NOBODY:
+        if s.rows == 0 and rank.flying == 0 and rank.running == 0 and s.partial == NOBODY:
             s.ratio = s.first_ratio  # an idle round (S12)
 
 

@@ -30,7 +30,8 @@ def prefill(state: State, rank: Any, s: Any, k: int, starts: float) -> None:
             return
     if s.tree:
         order_queue(state, rank, s)
-    rank.held_by = HELD_NOT
+    if not s.full:  # else the prompt between chunks runs alone, and the reason stands (S5)
+        rank.held_by = HELD_NOT
     open_budgets(state, rank, s, k)
     if s.partial != NOBODY:
         go_on(state, rank, s, k)
@@ -89,7 +90,7 @@ def scan(state: State, rank: Any, s: Any, k: int, starts: float) -> None:
         if rest > 0 and spent(s):
             rank.held_by = HELD_BUDGET
             return
-        if s.size >= rank.max_seats - rank.running:
+        if s.rows >= rank.max_seats - rank.running:
             s.full, rank.held_by = 1, HELD_SEATS
         if s.full:
             return
@@ -100,7 +101,7 @@ def scan(state: State, rank: Any, s: Any, k: int, starts: float) -> None:
             elif spent(s):
                 verdict = OTHER
         if verdict == NO_TOKEN:
-            s.full = s.size > 0 or rank.running > 0
+            s.full = s.rows > 0 or rank.running > 0
             rank.held_by = HELD_BLOCKS
             return
         if verdict == OTHER:
@@ -149,7 +150,7 @@ def fits(state: State, rank: Any, s: Any, i: int, new: int, pinned: int) -> int:
         return -NO_TOKEN
     pages = ceil(new, s.page)
     if s.chunk == 0:
-        return -OTHER if s.size > 0 and pages >= s.input_left else new
+        return -OTHER if s.rows > 0 and pages >= s.input_left else new
     if pages <= s.chunk_left:
         return new
     cut = s.chunk_left // s.page * s.page
@@ -186,7 +187,7 @@ def list_ends(state: State, rank: Any, s: Any, k: int, i: int) -> None:
         put_end(state, s, k, i, at)
         return
     s.ends = 0
-    for n in range(1 + rank.running + s.size):
+    for n in range(1 + rank.running + s.rows):
         j = i
         if n > rank.running:
             j = state.lists[k, s.slot, HEADER + n - 1 - rank.running]

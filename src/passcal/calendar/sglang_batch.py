@@ -30,8 +30,8 @@ def ceil(tokens: int, page: int) -> int:
 @jit
 def add_row(state: State, rank: Any, s: Any, k: int, i: int) -> None:
     """Put request i in the batch that is planned."""
-    state.lists[k, s.slot, HEADER + s.size] = i
-    s.size += 1
+    state.lists[k, s.slot, HEADER + s.rows] = i
+    s.rows += 1
     state.sglang_lives[i].launched = rank.number + 1
 
 

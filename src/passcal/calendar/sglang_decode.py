@@ -5,7 +5,7 @@ from typing import Any
 from passcal.calendar.sglang_batch import DROPPED, NONE, WAITING, add_row, ceil
 from passcal.core import radix
 from passcal.core.compiled import jit
-from passcal.core.rank import append
+from passcal.core.rank import HELD_BLOCKS, append
 from passcal.core.tables import State
 
 __all__ = ["decode"]
@@ -20,14 +20,14 @@ def decode(state: State, rank: Any, s: Any, k: int) -> None:
     if rank.most_flying > 1 and s.kind != NONE:
         drop_leavers(state, rank, k)
     leaving = before > rank.running
-    if leaving and (s.size > 0 or rank.running == 0):
+    if leaving and (s.rows > 0 or rank.running == 0):
         s.full = 0
     if rank.running == 0:
         return
     need = pages_needed(state, rank, s, k)
     if s.tree:
         radix.make_room(state, rank, s, need)
-    if s.size > 0:
+    if s.rows > 0:
         if need <= rank.free:  # else all sit the pass out (S11)
             ride(state, rank, s, k)
             rank.running = 0
@@ -141,8 +141,10 @@ def send_back(state: State, rank: Any, s: Any, i: int) -> None:
     if s.tree:
         radix.grab(state, rank, s, life.leaf, -1)
         radix.make_room(state, rank, s, STEPS * rank.running)
+    sequence.reached = max(sequence.reached, sequence.computed)
     sequence.computed, sequence.given, life.place, life.leaf = 0, 0, WAITING, life.root
     state.requests[i].preemptions += 1
     state.world[0].preemptions += 1
     rank.preempted += 1
+    rank.held_by = HELD_BLOCKS
     append(state, rank, i)

@@ -71,7 +71,7 @@ def load_prompts(state: State, rank: Any, own: Any, k: int, now: float) -> int:
                 rank.free -= s.held
             if request.admitted_ms < 0.0:
                 request.admitted_ms = begins
-            add_chunk(state, s.given, s.computed, s.given == request.isl and life.prompt == request.isl)
+            add_chunk(state, i, s.given, s.computed, s.given == request.isl and life.prompt == request.isl)
             s.computed += s.given
             s.given = 0
             if last == 1:

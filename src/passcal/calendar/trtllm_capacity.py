@@ -103,6 +103,7 @@ def pause(state: State, rank: Any, own: Any, k: int, i: int) -> int:
     s = state.sequences[i]
     back = s.held
     rank.free += back
+    s.reached = max(s.reached, s.computed)
     s.held, s.computed = 0, 0
     state.lists[k, PAUSED, own.paused] = i
     own.paused += 1

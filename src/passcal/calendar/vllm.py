@@ -56,7 +56,7 @@ def sum_up(state: State, rank: Any, k: int, now: float) -> None:
             sums.decode_kv_tokens += s.computed + 1
         else:
             whole = s.given == request.isl - request.prefix and request.preemptions == 0
-            add_chunk(state, s.given, s.computed, whole)
+            add_chunk(state, i, s.given, s.computed, whole)
 
 
 @jit
@@ -76,6 +76,8 @@ def decide(state: State, rank: Any, k: int, horizon: float) -> int:
         rows += admit(state, rank, k, budget, capped)
     if not rank.deferring:
         rank.wanting = rank.held_by != HELD_NOT
+    if rank.preempted > 0:
+        rank.held_by = HELD_BLOCKS  # a pass that preempts admits nobody (V8)
     return rank.crowd + rows
 
 
@@ -227,6 +229,7 @@ def preempt(state: State, rank: Any, k: int) -> int:
     i = state.running[k, rank.running]
     s = state.sequences[i]
     blocks.give_back(state, rank, i)
+    s.reached = max(s.reached, s.computed)
     s.computed, s.given = 0, 0
     state.requests[i].preemptions += 1
     if rank.caching and not rank.identities:

@@ -14,6 +14,7 @@ SHAPE = np.dtype(
         ("prefill_cross", "i8"),
         ("prefill_squares", "i8"),
         ("prefill_partial", "i8"),
+        ("recomputed", "i8"),  # of prefill_tokens: computed once before, and lost to an eviction
         ("decode_requests", "i8"),
         ("decode_kv_tokens", "i8"),
     ]

@@ -59,6 +59,7 @@ SEQUENCE = np.dtype(
         ("computed", "i4"),
         ("generated", "i4"),
         ("given", "i4"),  # tokens of the pass that is planned or in flight
+        ("reached", "i4"),  # the most that was computed when it was evicted
         ("held", "i4"),  # blocks
         ("registered", "i4"),  # of these, how many can be hit
         ("known", "i4"),  # the most that were ever registered
@@ -78,6 +79,7 @@ RUN = np.dtype(
         ("end_ms", "f8"),
         ("number", "i8"),  # of its first pass, on its engine
         ("prefill_tokens", "i8"),
+        ("recomputed", "i8"),  # of these: computed once before, and lost to an eviction
         ("prefill_kv_tokens", "i8"),
         ("decode_kv_tokens", "i8"),  # of its first pass
         ("count", "i4"),
@@ -89,7 +91,8 @@ RUN = np.dtype(
         ("late_gap_ms", "f8"),
         ("held_by", "i4"),  # what kept the head of the queue out: HELD_*
         ("seats", "i4"),  # taken
-        ("blocks", "i4"),  # in use
+        ("blocks", "i4"),  # in use, in its last pass
+        ("block_ms", "f8"),  # blocks in use times how long, where it counts several passes
     ]
 )
 
@@ -131,7 +134,7 @@ SGLANG = np.dtype(
         # the plan at hand
         ("deferred", "i8"),  # 1: the interval forbade to prefill
         ("slot", "i8"),  # the list that its batch goes to
-        ("size", "i8"),  # rows
+        ("rows", "i8"),
         ("input_left", "i8"),
         ("chunk_left", "i8"),
         ("promised", "f8"),

@@ -30,7 +30,7 @@ def send(state: State, dispatch: float) -> None:
     request.isl, request.prefix, request.osl = shape.isl, shape.prefix, shape.osl
     request.group, request.shared = shape.group, shape.shared
     request.preemptions, request.cached = 0, 0
-    s.computed, s.generated, s.given = 0, 0, 0
+    s.computed, s.generated, s.given, s.reached = 0, 0, 0, 0
     s.after, s.before, s.slot = NOBODY, NOBODY, NOBODY
     post(state, i)
 

@@ -64,6 +64,7 @@ class LinearTiming:
         decode: (d0, d1, d2), for a pass with decode rows `d0 + d1 rows + d2 sum(context)`, contexts counting the token being written.
         combine: of a pass with both, `"sum"`, `"max"` (they overlap), or `"shared"` (the weights are read once: the smaller fixed part is not paid).
         capture_sizes: row counts of captured graphs, ascending: decode rows are padded up to the next one; beyond the last they are not.
+        gpus: GPUs that such a pass runs on (tensor times pipeline parallelism); no price depends on it, figures per GPU do (E3).
 
     Raises:
         SpecError: a coefficient is negative, NaN or infinite, or there are too few or too many.
@@ -73,6 +74,7 @@ class LinearTiming:
     decode: tuple[float, ...] = (8.0, 0.05, 2e-6)
     combine: Literal["sum", "max", "shared"] = "sum"
     capture_sizes: tuple[int, ...] = ()
+    gpus: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prefill", _coefficients("prefill", self.prefill, 1, 4))
@@ -83,6 +85,8 @@ class LinearTiming:
         if any(s <= 0 for s in sizes) or list(sizes) != sorted(set(sizes)):
             raise SpecError(f"capture_sizes={sizes}: must be positive and ascending; sort them and drop repeats")
         object.__setattr__(self, "capture_sizes", sizes)
+        if isinstance(self.gpus, bool) or not isinstance(self.gpus, int) or self.gpus < 1:
+            raise SpecError(f"gpus={self.gpus!r}: must be a whole number, at least 1; count what one pass runs on")
 
     def pass_ms(self, shape: PassShape) -> float:
         """Milliseconds of a pass of this shape."""

@@ -167,7 +167,7 @@ class Roofline:
         """The coefficients, in ms; see `HOW` for what each is made of."""
         ms = {name: sum(parts.values()) for name, parts in self.parts_ms().items()}
         prefill, decode = (ms["a0"], ms["a1"], ms["a2"], ms["a3"]), (ms["d0"], ms["d1"], ms["d2"])
-        return LinearTiming(prefill=prefill, decode=decode, combine="shared")
+        return LinearTiming(prefill=prefill, decode=decode, combine="shared", gpus=self.tensor_parallel)
 
     def describe(self) -> dict[str, Any]:
         """What was assumed and how each coefficient arises: `coefficients` holds a total, its parts (ms) and the reason."""

@@ -1,0 +1,73 @@
+"""E4: which worker and which rank a request goes to. Every pass takes 10 ms."""
+
+import pytest
+
+from tools.oracle import ScenarioError, simulate
+
+from .building import closed, column, deployed, replay, sent
+
+
+def test_round_robin_over_workers_then_over_their_ranks():
+    """E4: with three workers of two ranks, a second rank comes fourth."""
+    asked = deployed(replay(*[sent(10, 2, at) for at in range(8)], data_parallel_size=2), 3)
+    assert column(asked, "engine") == [0, 2, 4, 1, 3, 5, 0, 2]
+
+
+def test_the_order_is_that_of_visibility():
+    """E4: a long prompt that is taken in slowly is the second to be placed, though sent first."""
+    asked = deployed(replay(sent(1000, 1), sent(10, 1, 1), plane={"ingest_us_per_token": 10}), 2)
+    assert column(asked, "engine") == [1, 0]
+
+
+def test_workers_do_not_wait_for_each_other():
+    """E4: the second one starts when its request comes."""
+    asked = deployed(replay(sent(10, 3), sent(10, 1, 4)), 2)
+    assert column(asked, "admitted_ms") == [0, 4]
+    assert [each["engine"] for each in simulate(asked)["passes"]] == [0, 1, 0, 0]
+
+
+def test_least_loaded_counts_what_is_not_done():
+    """E4: ties go to the first worker, then to its first rank; a finished request counts no more."""
+    requests = [sent(10, 9), sent(10, 1), sent(10, 9), sent(10, 9), sent(10, 1, 10), sent(10, 1, 11)]
+    asked = deployed(replay(*requests, data_parallel_size=2), 2, "least_loaded")
+    assert column(asked, "engine") == [0, 1, 2, 3, 1, 0]
+
+
+def test_affinity_sends_a_group_after_its_first_request():
+    """E4: only who has no home yet takes a turn."""
+    groups = [7, 7, None, 7, 8, None, 8]
+    asked = deployed(replay(*[sent(40, 1, at, 0, group, 32) for at, group in enumerate(groups)]), 3, "prefix_affinity")
+    assert column(asked, "engine") == [0, 0, 1, 0, 2, 0, 2]
+
+
+def test_affinity_finds_the_prefix():
+    """E4: round robin would have cached nothing."""
+    asked = replay(*[sent(64, 1, 100 * i, 0, 1, 64) for i in range(3)])
+    assert column(deployed(asked, 3, "prefix_affinity"), "cached") == [0, 48, 48]
+    assert column(deployed(asked, 3), "cached") == [0, 0, 0]
+
+
+@pytest.mark.parametrize("backend", ["sglang", "trtllm"])
+def test_every_backend_may_be_replicated(backend: str):
+    """E4: four clients on two workers are two pairs."""
+    asked = {**closed(4, 8, [30, 0, 4]), "backend": backend, "engine": {}}
+    alone = simulate({**asked, "workload": {**asked["workload"], "concurrency": 2, "requests": 4}})
+    both = simulate(deployed(asked, 2))
+    assert [request["engine"] for request in both["requests"]] == [0, 1] * 4
+    for engine in range(2):
+        mine = [request["token_ms"] for request in both["requests"] if request["engine"] == engine]
+        assert mine == [request["token_ms"] for request in alone["requests"]]
+
+
+def test_one_worker_is_no_deployment():
+    """Absent, there is one."""
+    asked = replay(sent(10, 3), sent(20, 2, 5))
+    assert simulate(deployed(asked, 1)) == simulate(asked)
+
+
+def test_an_interval_that_waits_for_arrivals_is_refused_on_several_workers():
+    """S14: which arrival an idle worker would wait for depends on all of them."""
+    asked = {**closed(2, 2, [30, 0, 1]), "backend": "sglang", "engine": {"prefill_decode_interval": 2}}
+    with pytest.raises(ScenarioError, match="prefill_decode_interval"):
+        simulate(deployed(asked, 2))
+    assert simulate(asked)

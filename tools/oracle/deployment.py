@@ -1,0 +1,64 @@
+"""All workers of a scenario and the way to them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tools.oracle.engine import Pass, Scheduler, Worker
+from tools.oracle.errors import ScenarioError
+from tools.oracle.events import Clock
+from tools.oracle.launching import LaunchingWorker
+from tools.oracle.requests import Request
+from tools.oracle.routing import ROUTERS, Router
+from tools.oracle.scenario import Scenario
+from tools.oracle.schedulers import scheduler_class
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The classes that a run is made of; None stands for what the scenario asks for."""
+
+    scheduler: type[Scheduler] | None = None
+    worker: type[Worker] | None = None
+    router: type[Router] | None = None
+
+
+class Deployment:
+    """Equal workers; each request goes to one rank of one of them at the instant at which it becomes visible (E4)."""
+
+    def __init__(self, workers: Sequence[Worker], router: Router) -> None:
+        self.workers, self.router = workers, router
+
+    def deliver(self, request: Request) -> None:
+        """A request became visible."""
+        worker, request.rank = self.router.place(request)
+        request.worker = worker
+        self.workers[worker].deliver(request, request.rank)
+
+    def done(self, request: Request) -> None:
+        """A request has its last token."""
+        self.router.done(request, (request.worker, request.rank))
+
+    def engine_of(self, request: Request) -> int:
+        """Engines are numbered through: worker by worker, rank by rank."""
+        return self.workers[request.worker].first + request.rank
+
+    def passes(self) -> list[Pass]:
+        """In order of their start, ties by engine."""
+        every = [each for worker in self.workers for each in worker.passes]
+        return sorted(every, key=lambda each: (each.start_ms, each.engine))
+
+
+def deploy(asked: Scenario, clock: Clock, on_done: Callable[[Request], None], parts: Parts) -> Deployment:
+    """Build what a scenario describes, or refuse it."""
+    make = parts.scheduler or scheduler_class(asked.backend)
+    one = make(asked.engine)
+    one.refuse_impossible(asked.workload.lengths())
+    if asked.replicas > 1 and isinstance(asked.engine, dict) and asked.engine.get("prefill_decode_interval"):
+        raise ScenarioError("deployment: replicas with prefill_decode_interval are not modelled")
+    worker_class = parts.worker or (LaunchingWorker if one.launch_times else Worker)
+    workers = [
+        worker_class(index, [make(asked.engine) for _ in range(one.ranks)], asked.timing, clock, on_done)
+        for index in range(asked.replicas)
+    ]
+    router = (parts.router or ROUTERS[asked.routing])(asked.replicas, one.ranks)
+    return Deployment(workers, router)
