@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import passcal as pc
 
-__all__ = ["MODES", "Limits", "Mode", "evicts_the_newest", "in_order", "limits", "never_pauses", "pooled"]
+__all__ = ["MODES", "Limits", "Mode", "evicts_the_newest", "in_order", "limits", "never_pauses", "pooled", "sleeps_on"]
 
 Rows = list[tuple[int, int, int]]  # isl, prefix, osl
 
@@ -20,7 +20,7 @@ class Mode:
 
     backend: str
     fixed: dict[str, Any] = field(default_factory=dict)
-    share: float = 0.25
+    share: float = 0.2
 
     def options(self, rows: Rows) -> st.SearchStrategy[dict[str, Any]]:
         """Options under which all of these rows can run; KV is often tight."""
@@ -85,6 +85,11 @@ def evicts_the_newest(spec: pc.EngineSpec) -> bool:
     return not isinstance(spec, pc.Sglang)
 
 
+def sleeps_on(spec: pc.EngineSpec) -> bool:
+    """Whether an idle engine may wait for an arrival though requests wait, as recorded of SGLang between prefills (S1, S14)."""
+    return isinstance(spec, pc.Sglang) and spec.prefill_decode_interval > 0
+
+
 @st.composite
 def vllm(draw: st.DrawFn, rows: Rows, fixed: dict[str, Any]) -> dict[str, Any]:
     """Options of vLLM."""
@@ -119,9 +124,9 @@ def sglang(draw: st.DrawFn, rows: Rows, fixed: dict[str, Any]) -> dict[str, Any]
         "max_prefill_tokens": draw(st.sampled_from([16384, 300])),
         "max_running_requests": draw(st.sampled_from([64, 5, 2, 1])),
         "page_size": page,
-        "schedule_conservativeness": draw(st.sampled_from([1.0, 0.2])),
+        "schedule_conservativeness": draw(st.sampled_from([1.0, 0.1, 0.1])),
         "prefill_decode_interval": draw(st.sampled_from([0, 0, 2])),
-        "ignore_eos": draw(st.booleans()),
+        "ignore_eos": draw(st.sampled_from([True, False, False])),
         "disable_radix_cache": draw(st.booleans()),
     }
     if draw(st.sampled_from([True, True, False])):
@@ -133,7 +138,7 @@ def sglang(draw: st.DrawFn, rows: Rows, fixed: dict[str, Any]) -> dict[str, Any]
 @st.composite
 def trtllm(draw: st.DrawFn, rows: Rows, fixed: dict[str, Any]) -> dict[str, Any]:
     """Options of TensorRT-LLM."""
-    chunked, size = draw(st.booleans()), draw(st.sampled_from([4, 16, 32]))
+    chunked, size = draw(st.booleans()), draw(st.sampled_from([1, 1, 4, 32]))
     longest = max(isl + osl for isl, _, osl in rows)
     options: dict[str, Any] = fixed | {
         "tokens_per_block": size,

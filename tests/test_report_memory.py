@@ -53,6 +53,15 @@ def test_prompt_tokens_are_computed_once_or_counted(name: str, isl: int, osl: in
     assert report.retractions == report.preemptions == report.requests()["preemptions"].sum()
 
 
+def test_a_cycle_counts_what_one_turn_computes():
+    """The requests dispatched in a turn and the passes that end in it are as many, though not the same."""
+    for engine in (TIGHT["vllm"][0], TIGHT["vllm async"][0]):
+        report = pc.evaluate_closed_loop(pc.Workload.closed_loop(30, 200, 24), engine, CLOCK)
+        assert report.window.kind == "cycle" and report.preemptions > 0
+        computed = int(report.passes()["prefill_tokens"].sum())
+        assert computed == 30 * report.window.requests + report.recomputed_tokens + report.preemptions
+
+
 def test_what_is_found_again_in_the_prefix_cache_is_not_wasted():
     cached, plain = (drained(TIGHT[name][0]) for name in ("vllm cached", "vllm async"))
     assert 0 < cached.recomputed_tokens < plain.recomputed_tokens

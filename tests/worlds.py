@@ -76,7 +76,7 @@ def shapes(draw: st.DrawFn, most: int, prefixes: bool = True) -> list[tuple[int,
     """Rows (isl, prefix, osl)."""
     rows = []
     for _ in range(draw(st.integers(1, most))):
-        isl = draw(st.integers(1, 700))
+        isl = draw(st.one_of(st.integers(1, 60), st.integers(1, 700)))
         prefix = draw(st.one_of(st.just(0), st.integers(0, isl - 1))) if prefixes else 0
         rows.append((isl, prefix, draw(st.one_of(st.integers(1, 6), st.integers(20, 90)))))
     return rows

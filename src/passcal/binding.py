@@ -45,11 +45,18 @@ def thrash(parts: Sequence[Measured], usages: Sequence[Usage]) -> str:
     share = again / (sum(used.prefill_tokens for used in usages) or 1.0)
     if share <= WASTED and each < 1.0:
         return ""
-    rank = parts[0].state.ranks[0]
-    remedy = REMEDIES[NAMES[int(rank["backend"])]]
-    if NAMES[int(rank["backend"])] == "vllm" and not rank["reserve_full"]:
-        remedy = "set scheduler_reserve_full_isl, so that no prompt starts that does not fit (V6)"
-    return f"thrash: {share:.0%} of prompt tokens are computed again, {each:.2g} evictions a request; {remedy}"
+    return (
+        f"thrash: {share:.0%} of prompt tokens are computed again, {each:.2g} evictions a request; {remedy(parts[0])}"
+    )
+
+
+def remedy(part: Measured) -> str:
+    """What ends thrash, in the engine's own option names."""
+    rank = part.state.ranks[0]
+    backend = NAMES.get(int(rank["backend"]), "")
+    if backend == "vllm" and not rank["reserve_full"]:
+        return "set scheduler_reserve_full_isl, so that no prompt starts that does not fit (V6)"
+    return REMEDIES.get(backend, "give more KV, or fewer seats")
 
 
 def binding(part: Measured, used: Usage, timing: TimingModel, closed: bool) -> Binding:

@@ -10,7 +10,7 @@ from passcal.calendar.backends import land, plan, write_rank
 from passcal.core import cycle
 from passcal.core.compiled import entry, jit
 from passcal.core.handle import handle
-from passcal.core.stage import route
+from passcal.core.stage import LEAST_LOADED, route
 from passcal.core.tables import NEVER, NOBODY, State
 from passcal.sources.closed import born, next_birth, send
 from passcal.timing.linear import decode_price, price
@@ -115,12 +115,19 @@ def align(state: State, first: int) -> None:
     for k in range(first, first + world.width):
         if state.ranks[k].flying > 0:
             end, busy = max(end, state.ranks[k].end_ms), True
+    again = not busy and leader.lookahead and not leader.draining
+    for k in range(first, first + world.width):
+        state.ranks[k].draining = again
+    if again:
+        world.cursor = first
+        return
     leader.step = leader.step + 1 if busy else 0
     if not busy:
         return
     for k in range(first, first + world.width):
         rank = state.ranks[k]
         rank.start_ms, rank.end_ms, rank.idle = world.now, end, 0
+        rank.waited = rank.flying == 0
         if rank.flying > 0:
             rank.land_ms = end
             state.runs[rank.row].end_ms = end
@@ -201,7 +208,7 @@ def next_event(state: State) -> float:
             when = min(when, rank.land_ms)
         else:
             idle = True
-    return min(when, next_arrival(state)) if idle else when
+    return min(when, next_arrival(state)) if idle or state.world[0].routing == LEAST_LOADED else when
 
 
 @jit

@@ -15,17 +15,20 @@ from passcal.stopping import Measured
 
 __all__ = ["Emissions", "emissions", "pass_table", "token_times"]
 
-LOGGED = ("prefill_tokens", "prefill_requests", "prefill_kv_tokens", "decode_requests")
+LOGGED = ("engine", "prefill_tokens", "prefill_requests", "prefill_kv_tokens", "decode_requests")
 RANK_BITS = 44  # a pass is found by rank << RANK_BITS | number
 
 
 def pass_table(measured: Measured) -> dict[str, Any]:
-    """One entry a pass: start and end (ms), chunks and rows; the contexts of repeated passes grow by one a row."""
+    """One entry a pass, by start and then by engine: times (ms), chunks and rows; contexts of repeated passes grow by one a row."""
     row, start, end = expand(measured.state, measured.runs)
     runs = measured.state.runs
     table = {"start_ms": start, "end_ms": end, **{name: runs[name][row] for name in LOGGED}}
     later = repetition(measured.state, measured.runs, row)
     table["decode_kv_tokens"] = runs["decode_kv_tokens"][row] + later * runs["decode_requests"][row]
+    if len(measured.state.ranks) > 1:  # the log is in order of launches, and ranks look ahead
+        order = np.lexsort((table["engine"], start))
+        table = {name: column[order] for name, column in table.items()}
     return table
 
 

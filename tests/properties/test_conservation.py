@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume
+from hypothesis import strategies as st
 
-from tests.worlds import World, token_times, worlds
+from tests.modes import sleeps_on
+from tests.worlds import World, everywhere, replay_worlds, token_times, worlds
 
 pytestmark = pytest.mark.slow
 
 
-@given(worlds)
+@everywhere(worlds)
 def test_every_request_gets_its_tokens(world: World):
     report = world.ask()
     frame = report.requests()
@@ -21,12 +23,12 @@ def test_every_request_gets_its_tokens(world: World):
         assert tokens[-1] == row.done_ms
 
 
-@given(worlds)
+@everywhere(worlds)
 def test_work_is_conserved(world: World):
     """Prompt tokens are computed once and output tokens take a row each, except what preemption makes twice."""
     report = world.ask()
     frame, passes = report.requests(), report.passes()
-    due = int((frame["isl"] - frame["prefix"]).sum())
+    due = int((frame["isl"] - world.cached(frame["prefix"])).sum())
     assert passes["prefill_tokens"].sum() >= due
     assert report.preemptions == frame["preemptions"].sum()
     if not report.preemptions:
@@ -37,7 +39,7 @@ def test_work_is_conserved(world: World):
         assert passes["decode_kv_tokens"].sum() == contexts
 
 
-@given(worlds)
+@everywhere(worlds)
 def test_causes_come_first(world: World):
     frame = world.ask().requests()
     ingest = world.traffic.get("ingest_us_per_token", 0.0) / 1000
@@ -51,7 +53,17 @@ def test_causes_come_first(world: World):
     assert frame["dispatch_ms"].is_monotonic_increasing
 
 
-@given(worlds)
+@everywhere(replay_worlds, st.integers(1, 29))
+def test_the_future_changes_nothing(world: World, kept: int):
+    """Without its last requests a replay is the same until the first of them is sent."""
+    rows = world.traffic["rows"]
+    assume(kept < len(rows) and not sleeps_on(world.spec))
+    whole, part = token_times(world.ask()), token_times(world.but({"rows": rows[:kept]}).ask())
+    for tokens, others in zip(whole, part, strict=False):
+        np.testing.assert_array_equal(tokens[tokens < rows[kept][0]], others[others < rows[kept][0]])
+
+
+@everywhere(worlds)
 def test_passes_do_not_overlap_and_carry_something(world: World):
     passes = world.ask().passes()
     assert (passes["end_ms"] > passes["start_ms"]).all()
@@ -60,7 +72,7 @@ def test_passes_do_not_overlap_and_carry_something(world: World):
     assert (passes["prefill_tokens"] >= passes["prefill_requests"]).all()
 
 
-@given(worlds)
+@everywhere(worlds)
 def test_latencies_are_those_of_the_tokens(world: World):
     """The report's distributions, made from passes and stalls, against a plain count over all tokens."""
     report = world.ask()

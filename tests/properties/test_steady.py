@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume
 
 import passcal as pc
-from tests.worlds import CLOCK, World, closed_worlds
+from tests.worlds import CLOCK, World, endless_worlds, everywhere
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ def cycle_of(world: World) -> pc.Report:
     return report
 
 
-@given(closed_worlds(endless=True))
+@everywhere(endless_worlds)
 def test_littles_law(world: World):
     """Clients are always somewhere: C = X * E2E, exactly. E2E counts from dispatch, so the turnaround is inside."""
     report = cycle_of(world)
@@ -30,13 +30,13 @@ def test_littles_law(world: World):
     assert report.itl_ms.count == (report.requests()["osl"] - 1).sum()
 
 
-@given(closed_worlds(endless=True))
+@everywhere(endless_worlds)
 def test_a_cycle_balances(world: World):
     """What a cycle takes in it gives out: prompts, tokens, requests of every shape alike."""
     report = cycle_of(world)
     frame, passes = report.requests(), report.passes()
     if not report.preemptions:
-        assert passes["prefill_tokens"].sum() == (frame["isl"] - frame["prefix"]).sum()
+        assert passes["prefill_tokens"].sum() == (frame["isl"] - world.cached(frame["prefix"])).sum()
         assert passes["decode_requests"].sum() == (frame["osl"] - 1).sum()
     assert len(frame) % len(world.workload.shapes) == 0
     assert frame["dispatch_ms"].iloc[-1] - frame["dispatch_ms"].iloc[0] <= report.window.length_ms * (1 + 1e-9)
@@ -44,7 +44,7 @@ def test_a_cycle_balances(world: World):
     assert 0 < report.utilisation <= 1 + 1e-9
 
 
-@given(closed_worlds(endless=True))
+@everywhere(endless_worlds)
 def test_a_cycle_is_a_piece_of_the_run(world: World):
     """The search keeps no log and uses rows again; a run that logs everything shows the same requests."""
     cycle = cycle_of(world).requests()
@@ -55,8 +55,7 @@ def test_a_cycle_is_a_piece_of_the_run(world: World):
     np.testing.assert_allclose(piece, cycle, rtol=1e-12)
 
 
-@given(closed_worlds(endless=True))
-@settings(max_examples=30)
+@everywhere(endless_worlds, share=0.5)
 def test_the_next_turn_is_the_same(world: World):
     """Latencies repeat with the period that was found."""
     cycle = cycle_of(world).requests()

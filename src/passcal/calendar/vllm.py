@@ -27,10 +27,14 @@ __all__ = ["land", "plan", "write"]
 def plan(state: State, k: int, now: float) -> int:
     """Form the next pass of rank k at this instant; returns how many rows it has."""
     rank = state.ranks[k]
-    horizon = rank.start_ms if rank.lookahead and not rank.idle else now  # V12
-    rows = decide(state, rank, k, horizon)
-    if rows == 0 and rank.lookahead:  # the pipeline drains and the engine decides again at once (V12)
+    rows = 0
+    if rank.waited:  # the group's pass is over, and with it what was late on this rank
         release_late(state, rank, k)
+        rank.waited = 0
+    if not rank.draining:
+        rows = decide(state, rank, k, rank.start_ms if rank.lookahead and not rank.idle else now)  # V12
+    if rank.draining or (rows == 0 and rank.lookahead and state.world[0].width == 1):
+        release_late(state, rank, k)  # the pipeline drains and the engine decides again at once (V12)
         rank.drained = 1
         rows = decide(state, rank, k, now)
         rank.drained = 0

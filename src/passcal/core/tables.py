@@ -223,6 +223,8 @@ RANK = np.dtype(
         ("caching", "i8"),  # 1: a preempted sequence could hit its own blocks
         ("groups", "i8"),
         ("slots_free", "i8"),
+        ("waited", "i8"),  # 1: it had no rows in the last pass of its group
+        ("draining", "i8"),  # 1: no rank of its group had rows to run, so all decide again with all that is known
         ("drained", "i8"),  # 1: the plan at hand knows every output
         ("identities", "i8"),  # 1: KV is kept by content, so that prompts can hit it
         ("most_flying", "i8"),  # 2: a pass is launched before the outputs of the last one are seen
