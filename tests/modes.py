@@ -26,9 +26,9 @@ class Mode:
         """Options under which all of these rows can run; KV is often tight."""
         return OPTIONS[self.backend](rows, self.fixed)
 
-    def small(self, seats: int, budget: int, kv_tokens: int) -> dict[str, Any]:
-        """Options with these limits, in blocks of 16 tokens."""
-        return self.fixed | SMALL[self.backend](seats, budget, kv_tokens)
+    def pressed(self, seats: int, budget: int, kv_tokens: int, block: int = 16) -> dict[str, Any]:
+        """Options with these limits; where it has the choice, the engine admits more than it can hold to the end."""
+        return self.fixed | PRESSED[self.backend](seats, budget, kv_tokens // block * block, block)
 
     @property
     def prefixes(self) -> bool:
@@ -138,7 +138,7 @@ def sglang(draw: st.DrawFn, rows: Rows, fixed: dict[str, Any]) -> dict[str, Any]
 @st.composite
 def trtllm(draw: st.DrawFn, rows: Rows, fixed: dict[str, Any]) -> dict[str, Any]:
     """Options of TensorRT-LLM."""
-    chunked, size = draw(st.booleans()), draw(st.sampled_from([1, 1, 4, 32]))
+    chunked, size = draw(st.booleans()), draw(st.sampled_from([1, 4, 16, 32]))
     longest = max(isl + osl for isl, _, osl in rows)
     options: dict[str, Any] = fixed | {
         "tokens_per_block": size,
@@ -164,23 +164,27 @@ OPTIONS: dict[str, Callable[[Rows, dict[str, Any]], st.SearchStrategy[dict[str, 
     "sglang": sglang,
     "trtllm": trtllm,
 }
-SMALL: dict[str, Callable[[int, int, int], dict[str, Any]]] = {
-    "vllm": lambda seats, budget, kv: {
+PRESSED: dict[str, Callable[[int, int, int, int], dict[str, Any]]] = {
+    "vllm": lambda seats, budget, kv, block: {
         "max_num_seqs": seats,
         "max_num_batched_tokens": budget,
-        "num_gpu_blocks": kv // 16,
+        "num_gpu_blocks": kv // block,
+        "block_size": block,
     },
-    "sglang": lambda seats, budget, kv: {
+    "sglang": lambda seats, budget, kv, page: {
         "max_running_requests": seats,
         "chunked_prefill_size": budget,
         "max_total_tokens": kv,
-        "page_size": 16,
+        "page_size": page,
+        "ignore_eos": False,
+        "schedule_conservativeness": 0.1,
+        "disable_radix_cache": page == 1,  # either way
     },
-    "trtllm": lambda seats, budget, kv: {
+    "trtllm": lambda seats, budget, kv, block: {
         "max_batch_size": seats,
         "max_num_tokens": budget,
         "max_tokens_in_kv": kv,
-        "tokens_per_block": 16,
+        "tokens_per_block": block,
     },
 }
 MODES = {

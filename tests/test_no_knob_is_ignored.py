@@ -38,8 +38,8 @@ VLLM: dict[str, Any] = {
     "max_model_len": (302, {}),
     "data_parallel_size": (2, {}),
     "launch": ({"decode_ms": 1.0}, REFUSED),
-    "speculation": ({"drafts": 3}, REFUSED),
-    "host_offload": (True, REFUSED),
+    "speculation": ({"drafts": 3, "accepted": 1.5}, {}),
+    "host_offload": (True, {"num_gpu_blocks": 22}),
 }
 SGLANG: dict[str, Any] = {
     "backend": ("vllm", REFUSED),
@@ -87,6 +87,7 @@ ENGINES: dict[type, tuple[dict[str, Any], dict[str, Any]]] = {  # options under 
     ),
     pc.Trtllm: ({"max_num_tokens": 128, "max_batch_size": 4, "max_tokens_in_kv": 640}, TRTLLM),
 }
+SPECULATION: dict[str, Any] = {"drafts": (4, {}), "accepted": (1.25, {})}
 AGGREGATED: dict[str, Any] = {
     "engine": (pc.Vllm(**ENGINE | {"max_num_seqs": 3}), {}),
     "replicas": (2, {}),
@@ -162,6 +163,12 @@ def test_engines(engine: Any, name: str, value: Any, effect: Any):
     matters(ask, name, value, effect)
 
 
+@pytest.mark.parametrize(("name", "value", "effect"), entries(SPECULATION))
+def test_speculation(name: str, value: Any, effect: Any):
+    ask = lambda **options: replay(engine={"speculation": pc.Speculation(**{"drafts": 3, "accepted": 1.5} | options)})  # noqa: E731
+    matters(ask, name, value, effect)
+
+
 @pytest.mark.parametrize(("name", "value", "effect"), entries(AGGREGATED))
 def test_aggregated(name: str, value: Any, effect: Any):
     ask = lambda **options: pc.evaluate(  # noqa: E731
@@ -224,6 +231,7 @@ def test_phase_timing(name: str, value: Any, effect: Any):
 TABLES: dict[type, dict[str, Any]] = {
     **{engine: knobs for engine, (_, knobs) in ENGINES.items()},
     pc.Aggregated: AGGREGATED,
+    pc.Speculation: SPECULATION,
     type(pc.Workload.replay(ROWS)): REPLAY,
     type(pc.Workload.closed_loop(1, 1)): CLOSED,
     pc.LinearTiming: LINEAR,

@@ -48,7 +48,16 @@ def test_the_subset_holds_every_kind():
         *("vllm", "async", "sync", "closed", "open", "varied lengths", "preemption", "watermark", "long prompts"),
         *("chunking off", "few seats", "turnaround", "stagger"),
         *("trtllm", "maximum utilization", "static batch", "equal progress", "batch wait"),
-        *("sglang", "mixed chunk", "pages", "radix off", "stops possible", "longest prefix first", "shared prefix", "interval"),
+        *(
+            "sglang",
+            "mixed chunk",
+            "pages",
+            "radix off",
+            "stops possible",
+            "longest prefix first",
+            "shared prefix",
+            "interval",
+        ),
     }
     assert sum(file.stat().st_size for file in FILES) <= LIMIT_BYTES
 

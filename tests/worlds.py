@@ -92,9 +92,21 @@ def closed_worlds(draw: st.DrawFn, mode: Mode, endless: bool = False) -> World:
     return World(True, traffic, draw(mode.options(rows)), backend=mode.backend)
 
 
+@st.composite
+def pressed_worlds(draw: st.DrawFn, mode: Mode, endless: bool = False) -> World:
+    """Clients in a closed loop whose outputs outgrow the KV, so that engines that may evict do."""
+    rows = [(draw(st.integers(1, 120)), 0, draw(st.integers(30, 90))) for _ in range(draw(st.integers(1, 3)))]
+    needed = max(isl + osl for isl, _, osl in rows) + 64
+    traffic = {"shapes": rows, "concurrency": draw(st.integers(4, 12))} | draw(planes)
+    traffic |= {} if endless else {"requests": draw(st.integers(8, 30))}
+    budget, kv = draw(st.integers(128, 600)), draw(st.integers(needed, 2 * needed))
+    engine = mode.pressed(draw(st.sampled_from([64, 8])), budget, kv, draw(st.sampled_from([1, 16])))
+    return World(True, traffic, engine, backend=mode.backend)
+
+
 def endless_worlds(mode: Mode) -> st.SearchStrategy[World]:
     """Clients that go on for ever."""
-    return closed_worlds(mode, endless=True)
+    return st.one_of(closed_worlds(mode, endless=True), pressed_worlds(mode, endless=True))
 
 
 @st.composite
@@ -109,8 +121,8 @@ def replay_worlds(draw: st.DrawFn, mode: Mode) -> World:
 
 
 def worlds(mode: Mode) -> st.SearchStrategy[World]:
-    """Both."""
-    return st.one_of(closed_worlds(mode), replay_worlds(mode))
+    """All of these."""
+    return st.one_of(closed_worlds(mode), replay_worlds(mode), pressed_worlds(mode))
 
 
 def everywhere(

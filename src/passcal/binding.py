@@ -68,6 +68,8 @@ def binding(part: Measured, used: Usage, timing: TimingModel, closed: bool) -> B
     held_ms, limit = max((used.kv_ms, "kv"), (used.seats_ms, "seats"), (used.budget_ms, "budget"))
     if held_ms > OFTEN * total:
         return Binding(limit, f"{limit} keep requests waiting {held_ms / total:.0%} of the time")
+    if not used.busy_ms:
+        return Binding("clients", "passes cost nothing")
     if used.busy_ms < BUSY * total:
         return Binding(
             "clients", f"requests seldom wait, and the engine idles {1 - used.busy_ms / total:.0%} of the time"

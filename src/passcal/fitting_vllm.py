@@ -6,7 +6,7 @@ import numpy as np
 
 from passcal.calendar.backends import BACKENDS
 from passcal.core.compiled import table
-from passcal.core.tables import BLOCK, NOBODY
+from passcal.core.tables import BLOCK, NOBODY, VLLM_LIFE
 from passcal.errors import SpecError, Unsupported
 from passcal.fitting import Fitting, Lengths, clipped, empty_rank
 from passcal.spec.engine import Vllm
@@ -15,8 +15,6 @@ __all__ = ["fit_vllm"]
 
 NEUTRAL = {  # options that are not modelled yet: their value that changes nothing, and what to do instead
     "launch": (None, "leave it unset: launches cost nothing"),
-    "speculation": (None, "leave it unset and put the accepted tokens into the timing"),
-    "host_offload": (False, "leave it off: a preempted sequence is recomputed"),
 }
 
 
@@ -40,10 +38,10 @@ def fit_vllm(engine: Vllm, lengths: Lengths, identities: bool) -> Fitting:
         raise Unsupported(
             "prefix_group: which blocks are resident decides the hits; give num_gpu_blocks, or a constant prefix instead"
         )
-    if not (grouped or identities):
-        return Fitting(rank, seats, osl, width=engine.data_parallel_size)
-    fixed, room = cache_tables(engine, lengths, osl, rank, seats)
-    return Fitting(rank, seats, osl, fixed, room=room, width=engine.data_parallel_size)
+    fixed, room = cache_tables(engine, lengths, osl, rank, seats) if grouped or identities else ({}, 0)
+    lives = {"vllm_lives": VLLM_LIFE} if rank["drafts"][0] or rank["offload"][0] else {}
+    room += (3 * seats + lengths.most) * len(lives)
+    return Fitting(rank, seats, osl, fixed, lives, room, width=engine.data_parallel_size)
 
 
 def check_fit(engine: Vllm, lengths: Lengths, osl: Any) -> None:
@@ -76,7 +74,10 @@ def rank_row(engine: Vllm) -> Any:
     r["long_prefill"], r["interval"] = engine.long_prefill_token_threshold, engine.prefill_schedule_interval
     r["lookahead"] = engine.async_scheduling is not False
     r["block_size"], r["reserve_full"] = engine.block_size, engine.scheduler_reserve_full_isl
-    r["crowded"] = engine.long_prefill_token_threshold == 0
+    if engine.speculation is not None:
+        r["drafts"], r["accepted"] = engine.speculation.drafts, engine.speculation.accepted
+    r["offload"] = engine.host_offload and engine.num_gpu_blocks is not None
+    r["crowded"] = engine.long_prefill_token_threshold == 0 and not (r["drafts"] or r["offload"])
     if engine.num_gpu_blocks is not None:
         r["memory"], r["caching"] = 1, engine.enable_prefix_caching
         r["usable"] = r["free"] = engine.num_gpu_blocks - 1

@@ -231,7 +231,7 @@ def full(state: State) -> bool:
     seats = state.running.size
     return (
         world.runs + 4 * len(state.ranks) + 1 > len(state.runs)
-        or world.stalls + seats > len(state.stalls)
+        or world.stalls + seats * (1 + state.ranks[0].drafts) > len(state.stalls)
         or (world.closed and world.rows + min(world.limit - world.sent, world.unborn + seats) > len(state.requests))
     )
 

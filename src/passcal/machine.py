@@ -20,7 +20,7 @@ class IdentitiesNeeded(Exception):
     """Cached KV could be hit that was only counted: assemble the run again, with identities."""
 
 
-BY_REQUEST = ("sglang_lives", "trtllm_lives")  # tables of an engine with a row a request
+BY_REQUEST = ("sglang_lives", "trtllm_lives", "vllm_lives")  # tables of an engine with a row a request
 
 
 class Machine:
@@ -68,8 +68,9 @@ class Machine:
         state, world = self.state, self.world
         if world["runs"] + 4 * len(state.ranks) + 1 > len(state.runs):
             state = state._replace(runs=grown(state.runs, 0))
-        if world["stalls"] + state.running.size > len(state.stalls):
-            state = state._replace(stalls=grown(state.stalls, int(world["stalls"]) + state.running.size))
+        listed = int(world["stalls"]) + state.running.size * (1 + int(state.ranks[0]["drafts"]))
+        if listed > len(state.stalls):
+            state = state._replace(stalls=grown(state.stalls, listed))
         more = min(int(world["limit"] - world["sent"]), int(world["unborn"]) + state.running.size)
         wanted = int(world["rows"]) + more
         if (state.ranks["identities"] * (state.ranks["slots_free"] < state.running.shape[1])).any():
@@ -90,6 +91,7 @@ class Machine:
             int(sums["decode_kv_tokens"]),
             tuple(map(tuple, self.state.chunks[:chunks].tolist())),
             int(sums["prefill_partial"]) == 0,
+            int(sums["draft_tokens"]),
         )
         if self._prices is None:
             return priced(self.timing, shape)

@@ -129,12 +129,12 @@ class Report:
     @cached_property
     def throughput_per_s(self) -> float:
         """Requests completed a second."""
-        return self._mean(lambda part, _: 1000.0 * part.done / part.window.length_ms)
+        return self._mean(lambda part, _: part.window.per_s(part.done))
 
     @cached_property
     def output_tokens_per_s(self) -> float:
         """Tokens emitted a second."""
-        return self._mean(lambda part, _: 1000.0 * tokens(part) / part.window.length_ms)
+        return self._mean(lambda part, _: part.window.per_s(tokens(part)))
 
     @property
     def gpus(self) -> int:
@@ -149,7 +149,7 @@ class Report:
     @cached_property
     def utilisation(self) -> float:
         """Share of the window in which a rank runs a pass."""
-        return self._mean(lambda part, used: used.busy_ms / part.window.length_ms / len(part.state.ranks))
+        return self._mean(lambda part, used: part.window.share(used.busy_ms) / len(part.state.ranks))
 
     @cached_property
     def binding(self) -> Binding:
@@ -183,7 +183,7 @@ class Report:
     @cached_property
     def block_utilisation(self) -> float:
         """Share of KV that requests hold, averaged over the window's time; NaN where KV is not counted."""
-        return self._mean(lambda part, used: share_of_kv(part, used.block_ms / part.window.length_ms))
+        return self._mean(lambda part, used: share_of_kv(part, part.window.share(used.block_ms)))
 
     @cached_property
     def block_utilisation_peak(self) -> float:

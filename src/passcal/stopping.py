@@ -41,6 +41,14 @@ class WindowInfo:
     passes: int
     half_width_ms: float = 0.0
 
+    def per_s(self, count: float) -> float:
+        """This many in the window, as a rate a second; infinite where passes cost nothing."""
+        return 1000.0 * count / self.length_ms if self.length_ms else float("inf")
+
+    def share(self, ms: float) -> float:
+        """This part of the window's length; NaN where it has none."""
+        return ms / self.length_ms if self.length_ms else float("nan")
+
 
 @dataclass(frozen=True)
 class Measured:

@@ -72,7 +72,10 @@ def engines(draw: st.DrawFn, rows: list[Json], grouped: bool) -> Json:
             "num_gpu_blocks": 1 + need + draw(st.integers(0, 2 * need)),
             "watermark": draw(st.sampled_from([0.0, 0.0, 0.05, 0.3])),
             "scheduler_reserve_full_isl": draw(st.booleans()),
+            "host_offload": draw(st.sampled_from([False, False, True])),
         }
+    if drafts := draw(st.one_of(st.just(0), st.integers(0, 5))):
+        engine["speculation"] = {"drafts": drafts, "accepted": drafts * draw(st.integers(0, 16)) / 16}
     return engine
 
 

@@ -87,7 +87,9 @@ def test_every_kind_of_difference_is_told():
         wrong = copy.deepcopy(right)
         wrong["passes"][7][name] += 1
         line = compare(right, wrong)[0]
-        assert "pass 7" in line and (name in line or name == "engine")  # a pass of another engine is missed at its place
+        assert "pass 7" in line and (
+            name in line or name == "engine"
+        )  # a pass of another engine is missed at its place
 
 
 def test_one_token_is_enough():

@@ -110,7 +110,7 @@ FILES = {
     "workload: {isl: 3": "line 1: ",
     "workload: {mode: closed}\nworkload: {mode: replay}": "line 2: 'workload' is given twice",
     "workload: {mode: closed, isl: 4, osl: 4, concurrency: 1}\nengine: {backend: vllm}": "timing is missing",
-    "extra: 3": "extra=3: unknown key; known are workload, engine, timing, evaluate",
+    "extra: 3": "extra=3: unknown key; known are workload, engine, deployment, timing, evaluate",
     "workload: 3\nengine: {backend: vllm}\ntiming: {kind: linear}": "workload=3: must have keys",
     "workload: {mode: replay}\nengine: {backend: vllm}\ntiming: {kind: linear}": "either trace (a file) or rows",
     "workload: {isl: 3}\nengine: {backend: vllm}\ntiming: {kind: linear}": "workload.mode is missing",
@@ -143,7 +143,9 @@ def test_an_engine_that_can_never_run_is_refused(passcal, closed):
 
 def test_no_cycle_found_is_exit_1(passcal, closed):
     """Nothing is wrong with the input, and there is no answer."""
-    result = passcal("evaluate", closed, "--set", "evaluate.stop={kind: limit_cycle, max_passes: 1, jump_after: null, strict: true}")
+    result = passcal(
+        "evaluate", closed, "--set", "evaluate.stop={kind: limit_cycle, max_passes: 1, jump_after: null, strict: true}"
+    )
     assert result.exit_code == 1 and "no limit cycle" in result.stderr and result.stdout == ""
 
 

@@ -28,7 +28,7 @@ def questions() -> dict[str, tuple[Any, Any, Any]]:
     loop = pc.Workload.closed_loop(shapes=[(isl, osl) for isl, _, osl in ROWS], concurrency=9, requests=80)
     asked = {}
     for name, mode in MODES.items():
-        asked[name] = loop, pc.engine(mode.backend, **mode.small(seats=6, budget=128, kv_tokens=480)), CLOCK
+        asked[name] = loop, pc.engine(mode.backend, **mode.pressed(seats=6, budget=128, kv_tokens=480)), CLOCK
     for lookahead in (False, True):
         engine = pc.Vllm(async_scheduling=lookahead, **TIGHT)
         endless = pc.Workload.closed_loop(900, 12, 6, turnaround_ms=2.5)

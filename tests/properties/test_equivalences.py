@@ -146,7 +146,7 @@ def test_tables_grow_without_a_trace(mode: Mode):
     """A closed loop outgrows its tables, a replay of the same dispatches starts with room for all its requests."""
     rows = [(40 + 17 * k % 90, 0, 1 + 5 * k % 23) for k in range(31)]
     traffic = {"shapes": rows, "concurrency": 24, "requests": 6000}
-    world = World(True, traffic, mode.small(seats=16, budget=256, kv_tokens=960), backend=mode.backend)
+    world = World(True, traffic, mode.pressed(seats=16, budget=256, kv_tokens=960), backend=mode.backend)
     machine = assemble(world.workload, pc.Aggregated(world.spec), world.timing)
     before = len(machine.state.requests), len(machine.state.runs)
     loop = drained(machine, world)

@@ -10,7 +10,7 @@ __all__ = ["add_chunk", "clear_shape"]
 def clear_shape(state: State, decode_requests: int, decode_kv_tokens: int) -> None:
     """Begin the shape of a plan with these decode rows."""
     sums = state.shape[0]
-    sums.decode_requests, sums.decode_kv_tokens = decode_requests, decode_kv_tokens
+    sums.decode_requests, sums.decode_kv_tokens, sums.draft_tokens = decode_requests, decode_kv_tokens, 0
     sums.prefill_requests, sums.prefill_tokens, sums.prefill_kv_tokens = 0, 0, 0
     sums.prefill_cross, sums.prefill_squares, sums.prefill_partial, sums.recomputed = 0, 0, 0, 0
 

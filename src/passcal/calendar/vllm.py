@@ -1,8 +1,10 @@
-"""vLLM's calendar: fused passes. Running sequences first, then the waiting queue, one token budget; recompute the newest (V1-V13)."""
+"""vLLM's calendar: fused passes. Running sequences first, then the waiting queue, one token budget; recompute the newest (V1-V16)."""
 
 from typing import Any
 
+from passcal.calendar import speculation
 from passcal.calendar.packing import add_chunk, clear_shape
+from passcal.calendar.vllm_memory import known_tokens, newest_flies, preempt, register_outputs, release, release_late
 from passcal.core import blocks, crowd, cycle
 from passcal.core.compiled import jit
 from passcal.core.rank import (
@@ -11,11 +13,9 @@ from passcal.core.rank import (
     HELD_NOT,
     HELD_SEATS,
     emit,
-    forget,
     intake,
     leave,
     pop,
-    push_front,
     seats_taken,
 )
 from passcal.core.tables import NOBODY, State
@@ -56,8 +56,10 @@ def sum_up(state: State, rank: Any, k: int, now: float) -> None:
         if request.admitted_ms < 0.0:
             request.admitted_ms = now
         if s.given == 1 and s.computed >= request.isl:
+            drafts = speculation.given(state, rank, i)
             sums.decode_requests += 1
-            sums.decode_kv_tokens += s.computed + 1
+            sums.draft_tokens += drafts
+            sums.decode_kv_tokens += s.computed + 1 + drafts
         else:
             whole = s.given == request.isl - request.prefix and request.preemptions == 0
             add_chunk(state, i, s.given, s.computed, whole)
@@ -75,11 +77,13 @@ def decide(state: State, rank: Any, k: int, horizon: float) -> int:
     rank.free -= need
     capped = rank.long_prefill > 0 and seats_taken(rank) + rank.waiting != 1  # V10
     rank.deferring = defers_prefill(state, rank, k)
+    if rank.identities and (rank.drafts > 0 or rank.offload):
+        register_outputs(state, rank, k)
     rows, budget = continue_running(state, rank, k, rank.budget - rank.crowd, capped)
-    if rank.preempted == 0:
+    if rank.preempted == 0 and rank.held_by == HELD_NOT:
         rows += admit(state, rank, k, budget, capped)
     if not rank.deferring:
-        rank.wanting = rank.held_by != HELD_NOT
+        rank.wanting = rank.held_by != HELD_NOT and rank.waiting > 0
     if rank.preempted > 0:
         rank.held_by = HELD_BLOCKS  # a pass that preempts admits nobody (V8)
     return rank.crowd + rows
@@ -101,7 +105,7 @@ def defers_prefill(state: State, rank: Any, k: int) -> bool:
 
 @jit
 def continue_running(state: State, rank: Any, k: int, budget: int, capped: bool) -> tuple[int, int]:
-    """Give running sequences their tokens; who lacks a block preempts the newest, possibly itself (V8)."""
+    """Give running sequences their tokens; who lacks a block preempts the newest, possibly itself (V8), unless it may not (V13)."""
     rows, at = 0, 0
     while at < rank.running and budget > 0:
         i = state.running[k, at]
@@ -113,27 +117,23 @@ def continue_running(state: State, rank: Any, k: int, budget: int, capped: bool)
         if capped:
             new = min(new, rank.long_prefill)
         new = min(new, budget)
-        need = blocks.missing(rank, s, s.computed + new)
+        drafts = speculation.draft(state, rank, i, budget)
+        need = blocks.missing(rank, s, s.computed + new + drafts)
         lost = False
         while need > rank.free and rank.memory and not lost:
+            if newest_flies(state, rank, k):
+                rank.held_by = HELD_BLOCKS
+                break
             lost = preempt(state, rank, k) == i
-        if lost:
+        if lost or rank.held_by != HELD_NOT:
             break
         blocks.take(state, rank, i, need)
         s.given = new
         if rank.identities:
             blocks.register(state, rank, i, min(s.computed + new, known_tokens(state, rank, i)))
-        budget -= new
+        budget -= new + drafts
         rows += 1
     return rows, budget
-
-
-@jit
-def known_tokens(state: State, rank: Any, i: int) -> int:
-    """Tokens of sequence i that a plan knows: under lookahead the one in flight is missing, until the pipeline drains (V9, V12)."""
-    s = state.sequences[i]
-    in_flight = rank.lookahead and not rank.drained and s.generated > 0 and s.last_pass == rank.number
-    return state.requests[i].isl + s.generated - (1 if in_flight else 0)
 
 
 @jit
@@ -184,6 +184,7 @@ def seat(state: State, rank: Any, i: int, hits: int, past: int, new: int) -> Non
     s.computed, s.given = past, new
     if request.preemptions == 0:
         request.cached = past
+    speculation.begin(state, rank, i)
     if rank.identities:
         if s.slot == NOBODY:
             blocks.open_slot(state, rank, i)
@@ -194,55 +195,6 @@ def seat(state: State, rank: Any, i: int, hits: int, past: int, new: int) -> Non
 
 
 @jit
-def release_late(state: State, rank: Any, k: int) -> None:
-    """The ends of the pass before become known: seats and blocks are free again."""
-    for j in range(rank.lates):
-        i = state.late[k, j]
-        if rank.identities:  # its last full block becomes known with its last output
-            blocks.register(state, rank, i, state.sequences[i].computed)
-        release(state, rank, i)
-    rank.lates = 0
-
-
-@jit
-def release(state: State, rank: Any, i: int) -> None:
-    """Sequence i gives back its blocks for good."""
-    blocks.give_back(state, rank, i)
-    if rank.identities:
-        blocks.close_slot(state, rank, i)
-    forget(state, i)
-
-
-@jit
-def preempt(state: State, rank: Any, k: int) -> int:
-    """The newest running sequence of rank k loses its KV and goes back to the head of waiting (V8); returns it.
-
-    Under lookahead a sequence whose last token is in flight still stands in the engine's running list, and may be the newest: it loses
-    its blocks, and is done all the same.
-    """
-    rank.preempted += 1
-    state.world[0].preemptions += 1
-    if rank.lates > 0:
-        i = state.late[k, rank.lates - 1]
-        if state.sequences[i].serial > state.sequences[state.running[k, rank.running - 1]].serial:
-            rank.lates -= 1
-            state.requests[i].preemptions += 1
-            release(state, rank, i)
-            return i
-    rank.running -= 1
-    i = state.running[k, rank.running]
-    s = state.sequences[i]
-    blocks.give_back(state, rank, i)
-    s.reached = max(s.reached, s.computed)
-    s.computed, s.given = 0, 0
-    state.requests[i].preemptions += 1
-    if rank.caching and not rank.identities:
-        state.world[0].lost = 1  # what it held could be hit when it resumes
-    push_front(state, rank, i)
-    return i
-
-
-@jit
 def finish(state: State, rank: Any, k: int, i: int) -> None:
     """Sequence i leaves; an async plan sees its seat and blocks one pass later (V5, V12)."""
     leave(state, rank, i)
@@ -250,6 +202,8 @@ def finish(state: State, rank: Any, k: int, i: int) -> None:
         state.late[k, rank.lates] = i
         rank.lates += 1
     else:
+        if rank.identities:  # accepted drafts may have filled a block (V16)
+            blocks.register(state, rank, i, 1 * state.sequences[i].computed)
         release(state, rank, i)
 
 
@@ -271,9 +225,13 @@ def land(state: State, k: int) -> None:
         s, request = state.sequences[i], state.requests[i]
         s.computed += s.given
         emits = s.given > 0 and s.computed == request.isl + s.generated
+        if rank.offload and s.given > 0:
+            state.vllm_lives[i].rode = rank.number
         s.given = 0
         if emits:
             row.gaps += emit(state, rank, i, rank.number)
+            if rank.drafts > 0:
+                speculation.accept(state, rank, i)
             if s.generated == request.osl:
                 finish(state, rank, k, i)
                 continue
@@ -295,4 +253,4 @@ def write(state: State, k: int, out: Any, n: int) -> int:
         n = cycle.write_sequence(state, state.running[k, j], out, n)
     for j in range(rank.lates):
         n = cycle.write_sequence(state, state.late[k, j], out, n)
-    return n
+    return speculation.write(state, rank, k, out, n) if rank.drafts > 0 or rank.offload else n

@@ -24,8 +24,8 @@ def cover(tokens: int, block_size: int) -> int:
 
 @jit
 def missing(rank: Any, s: Any, tokens: int) -> int:
-    """Blocks that sequence s lacks to hold this many tokens."""
-    return cover(tokens, rank.block_size) - s.held if rank.memory else 0
+    """Blocks that sequence s lacks to hold this many tokens; those of rejected drafts stay held (V16)."""
+    return max(cover(tokens, rank.block_size) - s.held, 0) if rank.memory else 0
 
 
 @jit

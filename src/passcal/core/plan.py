@@ -17,6 +17,7 @@ SHAPE = np.dtype(
         ("recomputed", "i8"),  # of prefill_tokens: computed once before, and lost to an eviction
         ("decode_requests", "i8"),
         ("decode_kv_tokens", "i8"),
+        ("draft_tokens", "i8"),
     ]
 )
 
@@ -28,10 +29,11 @@ class PassShape(NamedTuple):
         prefill_requests: prompt chunks.
         prefill_tokens: tokens that the chunks compute, `sum(new)`.
         prefill_kv_tokens: tokens already present under the chunks, `sum(past)`.
-        decode_requests: decode rows, one token each.
-        decode_kv_tokens: sum of the rows' contexts, each counting the token being written.
+        decode_requests: decode rows, one token each and their drafts.
+        decode_kv_tokens: sum of the rows' contexts, each counting the tokens being written.
         chunks: `((new, past), ...)`, one pair a chunk, in batch order.
         whole_prompts: no chunk is a clipped or resumed piece of its prompt.
+        draft_tokens: drafts that the decode rows verify (V16).
     """
 
     prefill_requests: int = 0
@@ -41,6 +43,12 @@ class PassShape(NamedTuple):
     decode_kv_tokens: int = 0
     chunks: tuple[tuple[int, int], ...] = ()
     whole_prompts: bool = True
+    draft_tokens: int = 0
+
+    @property
+    def decode_tokens(self) -> int:
+        """Query tokens of the decode rows: one each, and their drafts."""
+        return self.decode_requests + self.draft_tokens
 
     @classmethod
     def of(

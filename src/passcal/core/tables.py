@@ -25,6 +25,7 @@ __all__ = [
     "STALL",
     "TRTLLM",
     "TRTLLM_LIFE",
+    "VLLM_LIFE",
     "WORLD",
     "State",
     "grown",
@@ -96,7 +97,7 @@ RUN = np.dtype(
     ]
 )
 
-# A gap between two tokens of a request that are not of successive passes.
+# A gap between two tokens of a request that are not of successive passes; between tokens of one pass (accepted drafts) it is 0.
 STALL = np.dtype([("request", "i8"), ("from_pass", "i8"), ("to_pass", "i8"), ("gap_ms", "f8"), ("end_ms", "f8")])
 
 SHAPES = np.dtype([("isl", "i4"), ("prefix", "i4"), ("osl", "i4"), ("group", "i4"), ("shared", "i4")])
@@ -200,6 +201,16 @@ TRTLLM_LIFE = np.dtype(
     ]
 )
 
+# vLLM: a request's beyond SEQUENCE's, kept where a knob needs it.
+VLLM_LIFE = np.dtype(
+    [
+        ("drafts", "i4"),  # of the pass that is planned or in flight (V16)
+        ("rows", "i4"),  # decode rows so far: its place in the stream of accepted drafts
+        ("emitted", "i4"),  # tokens of its newest pass that emitted any, since it was admitted; 0: none did
+        ("rode", "i4"),  # the newest pass that carried it (V13)
+    ]
+)
+
 LISTS = 8  # lists of rows that a calendar may keep between planning and landing
 
 # One scheduler: its knobs, then its state.
@@ -227,6 +238,9 @@ RANK = np.dtype(
         ("draining", "i8"),  # 1: no rank of its group had rows to run, so all decide again with all that is known
         ("drained", "i8"),  # 1: the plan at hand knows every output
         ("identities", "i8"),  # 1: KV is kept by content, so that prompts can hit it
+        ("drafts", "i8"),  # of a decode row; 0: no speculation
+        ("accepted", "f8"),  # of these, in the mean
+        ("offload", "i8"),  # 1: who is in the pass in flight is not preempted
         ("most_flying", "i8"),  # 2: a pass is launched before the outputs of the last one are seen
         # state
         ("free", "i8"),
@@ -335,6 +349,7 @@ class State(NamedTuple):
     nodes: Any  # NODE[n], or [1]
     trtllm: Any  # TRTLLM[ranks], or [1]
     trtllm_lives: Any  # TRTLLM_LIFE[n], or [1]
+    vllm_lives: Any  # VLLM_LIFE[n], or [1]
     marks: Any  # f8/i8 snapshots of cycle detection, see core.cycle
     kept: Any
     fresh: Any

@@ -8,8 +8,9 @@ from passcal.errors import SpecError
 from passcal.spec.base import Count, Flag, Fraction, Spec, Tokens
 from passcal.spec.sglang import Sglang
 from passcal.spec.trtllm import Trtllm
+from passcal.spec.vllm_parts import Speculation
 
-__all__ = ["ENGINES", "EngineSpec", "Sglang", "Trtllm", "Vllm", "engine"]
+__all__ = ["ENGINES", "EngineSpec", "Sglang", "Speculation", "Trtllm", "Vllm", "engine"]
 
 
 class Vllm(Spec):
@@ -30,8 +31,8 @@ class Vllm(Spec):
         max_model_len: prompt plus output at which generation stops; a prompt at or over it is refused (E2).
         data_parallel_size: ranks that run in lockstep (E1).
         launch: launch times (V14).
-        speculation: drafts (V16).
-        host_offload: a CPU tier for KV (V13).
+        speculation: drafts of decode rows (V16); None: none.
+        host_offload: a CPU tier for KV: under async scheduling no sequence of the pass in flight is preempted (V13).
 
     Raises:
         SpecError: a value out of range, an unknown option, or a budget below the seats.
@@ -52,7 +53,7 @@ class Vllm(Spec):
     max_model_len: Count | None = None
     data_parallel_size: Count = 1
     launch: Any = None
-    speculation: Any = None
+    speculation: Speculation | None = None
     host_offload: Flag = False
 
     @model_validator(mode="after")

@@ -23,7 +23,7 @@ def price(form: Any, captured: Any, shape: Any) -> float:
             form.a0 + form.a1 * shape.prefill_tokens + form.a2 * shape.prefill_cross + form.a3 * shape.prefill_squares
         )
     if shape.decode_requests > 0:
-        decode = decode_price(form, captured, shape.decode_requests, shape.decode_kv_tokens)
+        decode = decode_price(form, captured, shape.decode_requests + shape.draft_tokens, shape.decode_kv_tokens)
     if shape.prefill_requests == 0 or shape.decode_requests == 0 or form.combine == 0:
         return prefill + decode
     if form.combine == 1:
@@ -33,7 +33,7 @@ def price(form: Any, captured: Any, shape: Any) -> float:
 
 @jit
 def decode_price(form: Any, captured: Any, rows: int, context: int) -> float:
-    """Milliseconds of the decode part: `rows` rows whose contexts sum to `context` tokens."""
+    """Milliseconds of the decode part: `rows` query tokens, one a row but for drafts, on contexts of `context` tokens in all."""
     if form.captured > 0 and rows <= captured[form.captured - 1]:
         at = 0
         while captured[at] < rows:
@@ -61,7 +61,8 @@ class LinearTiming:
 
     Attributes:
         prefill: (a0, a1, a2, a3), for a pass with chunks `a0 + a1 sum(new) + a2 sum(new * past) + a3 sum(new^2)`; trailing ones may be left out.
-        decode: (d0, d1, d2), for a pass with decode rows `d0 + d1 rows + d2 sum(context)`, contexts counting the token being written.
+        decode: (d0, d1, d2), for a pass with decode rows `d0 + d1 rows + d2 sum(context)`, contexts counting the tokens being written; a row
+            that verifies drafts counts as one row and one for each draft.
         combine: of a pass with both, `"sum"`, `"max"` (they overlap), or `"shared"` (the weights are read once: the smaller fixed part is not paid).
         capture_sizes: row counts of captured graphs, ascending: decode rows are padded up to the next one; beyond the last they are not.
         gpus: GPUs that such a pass runs on (tensor times pipeline parallelism); no price depends on it, figures per GPU do (E3).
@@ -97,7 +98,7 @@ class LinearTiming:
             prefill = a0 + a1 * shape.prefill_tokens + a2 * cross + a3 * squares
         if shape.decode_requests:
             d0, d1, d2 = self.decode
-            rows = next((size for size in self.capture_sizes if size >= shape.decode_requests), shape.decode_requests)
+            rows = next((size for size in self.capture_sizes if size >= shape.decode_tokens), shape.decode_tokens)
             decode = d0 + d1 * rows + d2 * shape.decode_kv_tokens
         if not (shape.prefill_requests and shape.decode_requests) or self.combine == "sum":
             return prefill + decode
