@@ -16,6 +16,7 @@ from typing import Any
 import passcal as pc
 from passcal.sources.readers import read_azure
 from tools.bench.figures import Figure
+from tools.bench.pressure import pressure
 from tools.bench.stopwatch import median_seconds
 from tools.conformance.adapters import asked
 from tools.conformance.recordings import default_files, kinds, read
@@ -32,6 +33,7 @@ REQUESTS = 1_000_000
 def all_figures(quick: bool = False) -> Iterator[Figure]:
     """Every figure but the million, in the order of the table."""
     yield from operating_points(quick)
+    yield from pressure(quick)
     yield schedules(quick)
     yield trace(quick)
     yield oracle_ratio(quick)

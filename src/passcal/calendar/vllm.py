@@ -30,14 +30,14 @@ def plan(state: State, k: int, now: float) -> int:
     rows = 0
     if rank.waited:  # the group's pass is over, and with it what was late on this rank
         release_late(state, rank, k)
-        rank.waited = 0
+    rank.drained, rank.waited = rank.waited, 0
     if not rank.draining:
         rows = decide(state, rank, k, rank.start_ms if rank.lookahead and not rank.idle else now)  # V12
     if rank.draining or (rows == 0 and rank.lookahead and state.world[0].width == 1):
         release_late(state, rank, k)  # the pipeline drains and the engine decides again at once (V12)
         rank.drained = 1
         rows = decide(state, rank, k, now)
-        rank.drained = 0
+    rank.drained = 0
     if rows > 0:
         sum_up(state, rank, k, now)
     return rows
