@@ -263,26 +263,24 @@ def launch(state: State, rank: Any, k: int, duration: float) -> None:
 
 
 @jit
+def stands(state: State, rank: Any) -> bool:
+    """Whether the plan just launched would be formed again and again: only the crowd decodes, and nothing can be admitted."""
+    alone = len(state.ranks) == 1 and rank.interval == 1
+    settled = rank.preempted == 0 and rank.lates == 0 and rank.arrived_head == NOBODY
+    return alone and settled and rank.running == 0 and rank.crowd > 0
+
+
+@jit
 def repeat(state: State, rank: Any, k: int) -> None:
-    """While the plan of rank k stands, run it again: only the crowd decodes, nobody finishes, nothing can be admitted."""
-    if (
-        rank.interval > 1
-        or rank.preempted > 0
-        or rank.running > 0
-        or rank.lates > 0
-        or rank.crowd == 0
-        or len(state.ranks) > 1
-    ):
+    """While the plan of rank k stands and nobody finishes, run it again, as one row of the log."""
+    if not stands(state, rank):
         return
     world, row, form = state.world[0], state.runs[rank.row], state.forms[rank.form]
-    captured = state.captured[rank.form]
+    captured, ring = state.captured[rank.form], state.bucket_head.shape[1]
     news = next_arrival(state) if rank.waiting == 0 else NEVER
-    if rank.arrived_head != NOBODY:
-        return
-    first, last = rank.number, rank.number + world.until_pass - world.passes
-    start, end, context = rank.start_ms, rank.end_ms, rank.crowd_kv
-    ring = state.bucket_head.shape[1]
-    number, rows = rank.number, rank.crowd
+    last = rank.number + world.until_pass - world.passes
+    number, rows, context = rank.number, rank.crowd, rank.crowd_kv
+    start, end = rank.start_ms, rank.end_ms
     row.block_ms = row.blocks * (end - start)
     while number < last and state.bucket_head[k, number % ring] == NOBODY and news > (start if rank.lookahead else end):
         if rank.memory:
@@ -296,11 +294,9 @@ def repeat(state: State, rank: Any, k: int) -> None:
         end = start + decode_price(form, captured, rows, context)
         if rank.memory:
             row.block_ms += (rank.usable - rank.free) * (end - start)
-    repeated = number - first
-    rank.number, rank.start_ms, rank.end_ms, rank.crowd_kv = number, start, end, context
-    rank.land_ms = end
-    world.passes += repeated
-    row.count += repeated
+    world.passes += number - rank.number
+    row.count += number - rank.number
     row.end_ms = end
     if rank.memory:
         row.blocks = rank.usable - rank.free
+    rank.number, rank.start_ms, rank.end_ms, rank.land_ms, rank.crowd_kv = number, start, end, end, context
