@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import passcal as pc
-from passcal.stopping import half_width, settled
+from passcal.drift import half_width, settled
 from tests.worlds import CLOCK, World
 
 LOOP = pc.Workload.closed_loop(900, 40, 8)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import passcal as pc
-from passcal.stopping import half_width
+from passcal.drift import half_width
 from tests.worlds import CLOCK
 
 SERVICE_MS = 20.0  # 10 + 0.1 * 100
