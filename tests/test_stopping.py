@@ -152,3 +152,12 @@ def test_drift_is_seen():
 def test_a_spread_start_staggers_by_one_interval(start: Any):
     report = World(True, {"shapes": [(512, 64)], "concurrency": 8}, {"async_scheduling": False}).ask(start=start)
     assert report.window.kind == "cycle"
+
+
+def test_where_sequences_go_on_being_evicted_the_search_ends_early():
+    """Such a run hardly ever closes a cycle; a strict search goes on to its limit."""
+    tight = pc.Vllm(num_gpu_blocks=300, enable_prefix_caching=False)
+    loop = pc.Workload.closed_loop(isl=100, osl=200, concurrency=32)
+    report = pc.evaluate(loop, tight, pc.LinearTiming(), stop=pc.LimitCycle(jump_after=None))
+    assert report.preemptions > 0
+    assert report.window.kind == "cycle" or "go on being evicted" in report.notes[0]

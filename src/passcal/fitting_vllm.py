@@ -77,7 +77,7 @@ def rank_row(engine: Vllm) -> Any:
     if engine.speculation is not None:
         r["drafts"], r["accepted"] = engine.speculation.drafts, engine.speculation.accepted
     r["offload"] = engine.host_offload and engine.num_gpu_blocks is not None
-    r["crowded"] = engine.long_prefill_token_threshold == 0 and not (r["drafts"] or r["offload"])
+    r["crowded"] = r["may_crowd"] = engine.long_prefill_token_threshold == 0 and not (r["drafts"] or r["offload"])
     if engine.num_gpu_blocks is not None:
         r["memory"], r["caching"] = 1, engine.enable_prefix_caching
         r["usable"] = r["free"] = engine.num_gpu_blocks - 1
@@ -97,7 +97,7 @@ def cache_tables(engine: Vllm, lengths: Lengths, osl: Any, rank: Any, seats: int
     line = np.array([0, *range(2, count + 2), 1])  # the front, every block, the back
     blocks["after"][line[:-1]], blocks["before"][line[1:]] = line[1:], line[:-1]
     r = rank[0]
-    r["identities"], r["crowded"], r["groups"], r["slots_free"] = 1, 0, groups, slots
+    r["identities"], r["crowded"], r["may_crowd"], r["groups"], r["slots_free"] = 1, 0, 0, groups, slots
     tables = {
         "blocks": table(blocks[np.newaxis]),
         "contents": np.full((1, (groups + slots) * width), NOBODY, np.int64),

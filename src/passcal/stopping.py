@@ -89,6 +89,7 @@ class Drained:
 
 
 SLICE_PASSES = 2_000_000
+EVICTING = 50_000
 
 
 @dataclass(frozen=True)
@@ -115,20 +116,23 @@ class LimitCycle:
         require_endless(machine, "LimitCycle()")
         startup = log_startup(machine)
         patience = self.max_passes if self.jump_after is None else min(self.jump_after, self.max_passes)
-        if search(machine, patience):
+        if search(machine, patience, self.strict):
             return self._turn(machine, startup, ())
         if self.jump_after is not None and (jumped := jump(machine)) is not None:
             note = (
                 f"start-up is longer than {patience} passes: this is the cycle of the cohorts that the burst tends to"
             )
             return self._turn(jumped, startup, (note,))
-        if search(machine, self.max_passes - patience):
+        if machine.world["passes"] >= patience and search(machine, self.max_passes - patience, self.strict):
             return self._turn(machine, startup, ())
         if self.strict:
             raise NotConverged(
                 f"max_passes={self.max_passes}: no limit cycle within them; raise it, or allow a window with strict=False"
             )
         note = f"no limit cycle within {self.max_passes} passes: a window is used instead"
+        if machine.world["passes"] < self.max_passes:
+            why = "cached KV is part of the state" if machine.rank["identities"] else "sequences go on being evicted"
+            note = f"{why}, no limit cycle in {int(machine.world['passes'])} passes: a window is used instead"
         return Window().measure_from(machine, startup, (note,))
 
     def _turn(self, machine: Machine, startup: Any, notes: tuple[str, ...]) -> Measured:
@@ -222,10 +226,23 @@ class Window:
 Stop = LimitCycle | Window | Drained
 
 
-def search(machine: Machine, passes: int) -> bool:
-    """Run without a log until the state repeats, for at most this many passes; whether it did."""
-    machine.world["logging"], machine.world["watch"] = 0, 1
-    return machine.advance(passes) == CYCLE
+def search(machine: Machine, passes: int, stubborn: bool = True) -> bool:
+    """Run without a log until the state repeats, for at most this many passes; whether it did.
+
+    Where KV is kept by identity, states are not compared: what is cached would belong to them. Unless stubborn, give up where sequences go on being evicted: such runs hardly ever close a cycle, and their passes are dear.
+    """
+    world = machine.world
+    if machine.rank["identities"]:
+        return False
+    world["logging"], world["watch"] = 0, 1
+    while passes > 0:
+        evicted, some = int(world["preemptions"]), passes if stubborn else min(passes, EVICTING)
+        if machine.advance(some) == CYCLE:
+            return True
+        if not stubborn and world["preemptions"] > evicted:
+            return False
+        passes -= some
+    return False
 
 
 def jump(machine: Machine) -> Machine | None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from passcal.calendar.backends import BACKENDS
 from passcal.core.tables import State
 from passcal.passes import expand, repetition
 from passcal.stopping import Measured
@@ -99,10 +98,7 @@ def emissions(measured: Measured) -> Emissions:
     runs = slice(0 if len(state.ranks) > 1 else measured.runs.start, int(world["runs"]))
     row, _, ends = expand(state, runs)
     keys = state.runs["number"][row] + repetition(state, runs, row)
-    never_pauses = (
-        int(state.ranks["backend"][0]) == BACKENDS["vllm"].code
-    )  # a resumed row may emit in a pass of chunks alone
-    decodes = (state.runs["decode_requests"][row] > 0) | never_pauses
+    decodes = state.runs["decode_requests"][row] > 0
     if len(state.ranks) > 1:
         keys += state.runs["engine"][row].astype(np.int64) << RANK_BITS
         order = np.argsort(keys, kind="stable")

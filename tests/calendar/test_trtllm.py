@@ -275,3 +275,13 @@ def test_a_python_model_prices_the_same_plans(world: Any):
     workload, engine = pc.Workload.closed_loop(shapes=rows, concurrency=clients, requests=20), pc.Trtllm(**options)
     one, other = (pc.evaluate(workload, engine, timing).requests() for timing in (CLOCK, Asked()))
     assert one.to_numpy() == pytest.approx(other.to_numpy())
+
+
+def test_a_resumed_row_that_emits_in_a_pass_of_chunks_alone_keeps_its_token_times():
+    """Its token follows the one before by a pass, but all other rows pause in that pass."""
+    engine = pc.Trtllm(capacity_policy="MAX_UTILIZATION", max_num_tokens=128, max_tokens_in_kv=98, tokens_per_block=1)
+    workload = pc.Workload.closed_loop(isl=1, osl=33, concurrency=4, requests=8)
+    report = pc.evaluate(workload, engine, pc.LinearTiming())
+    done = report.requests()["done_ms"]
+    assert report.preemptions > 0
+    assert [report.token_ms(i)[-1] for i in range(8)] == done.tolist()

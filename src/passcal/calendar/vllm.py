@@ -241,6 +241,8 @@ def land(state: State, k: int) -> None:
         state.running[k, kept] = i
         kept += 1
     rank.running = kept
+    if rank.may_crowd and not rank.crowded:
+        crowd.reform(state, rank, k)
 
 
 @jit

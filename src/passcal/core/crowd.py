@@ -2,7 +2,7 @@
 
 Every row of the crowd gets one token in every pass (the budget covers all seats, and its rows stand before every prompt), so nothing about
 a row need be touched until it finishes. Rows join in admission order, hence those of one bucket finish in running order. When
-blocks run short the crowd is dissolved into literal rows, since then the order of single rows decides.
+blocks run short the crowd is dissolved into literal rows, since then the order of single rows decides; it forms again when they suffice.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from passcal.core import blocks
 from passcal.core.compiled import jit
 from passcal.core.tables import NOBODY, State
 
-__all__ = ["dissolve", "finishers", "join", "needs", "nobody_finishes"]
+__all__ = ["dissolve", "finishers", "join", "needs", "nobody_finishes", "reform"]
 
 
 @jit
@@ -65,8 +65,34 @@ def finishers(state: State, rank: Any, k: int) -> int:
 
 
 @jit
+def reform(state: State, rank: Any, k: int) -> None:
+    """The leading decode rows of rank k join the crowd again, if a block is free for each: then their order cannot matter for a while.
+
+    Rows behind them stay literal, and join when they emit, as prompts do.
+    """
+    rows = 0
+    while rows < rank.running and decodes(state, rank, state.running[k, rows]):
+        rows += 1
+    if rows == 0 or rank.free < rows:
+        return
+    for j in range(rows):
+        join(state, rank, k, state.running[k, j])
+    rank.running -= rows
+    for j in range(rank.running):
+        state.running[k, j] = state.running[k, j + rows]
+    rank.crowded = 1
+
+
+@jit
+def decodes(state: State, rank: Any, i: int) -> bool:
+    """Whether sequence i emitted in the pass that lands, and lacks one token only before the next."""
+    s = state.sequences[i]
+    return s.last_pass == rank.number and s.generated > 0 and state.requests[i].isl + s.generated - s.computed == 1
+
+
+@jit
 def dissolve(state: State, rank: Any, k: int) -> None:
-    """Turn the crowd into literal rows, before the others of running; from here on decode rows stay literal."""
+    """Turn the crowd into literal rows, before the others of running; decode rows stay literal until `reform`."""
     ring, members, found = state.bucket_head.shape[1], state.scratch, 0
     for remaining in range(1, ring):
         i = state.bucket_head[k, (rank.number + remaining) % ring]

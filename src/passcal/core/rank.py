@@ -120,13 +120,16 @@ def leave(state: State, rank: Any, i: int) -> None:
 
 @jit
 def emit(state: State, rank: Any, i: int, number: int) -> int:
-    """Sequence i emits a token at the end of the pass that lands; 1 if its token before came one pass earlier."""
+    """Sequence i emits a token at the end of the pass that lands; 1 if its token before came one pass earlier.
+
+    A resumed row may emit in a pass of chunks alone, which pauses all others, so its gap is listed.
+    """
     s, request = state.sequences[i], state.requests[i]
     s.generated += 1
     standard = 0
     if s.generated == 1:
         request.first_ms, request.first_pass = rank.land_ms, number
-    elif s.last_pass == number - 1:
+    elif s.last_pass == number - 1 and state.runs[rank.land_row].decode_requests > 0:
         standard = 1
     else:
         world = state.world[0]

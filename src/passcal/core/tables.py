@@ -247,6 +247,7 @@ RANK = np.dtype(
         ("running", "i8"),
         ("crowd", "i8"),
         ("crowd_kv", "i8"),
+        ("may_crowd", "i8"),  # 0: the order of single rows always matters
         ("crowded", "i8"),  # 1: decode rows live in the crowd
         ("arrived_head", "i8"),
         ("arrived_tail", "i8"),
