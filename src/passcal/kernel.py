@@ -210,7 +210,7 @@ def launch(state: State, rank: Any, k: int, duration: float) -> None:
     row.prefill_requests, row.prefill_tokens = sums.prefill_requests, sums.prefill_tokens
     row.prefill_kv_tokens, row.recomputed = sums.prefill_kv_tokens, sums.recomputed
     row.decode_requests, row.decode_kv_tokens = sums.decode_requests, sums.decode_kv_tokens
-    row.held_by, row.seats = rank.held_by, rank.running + rank.crowd
+    row.held_by = rank.held_by
     row.blocks = rank.usable - rank.free if rank.memory else 0
 
 

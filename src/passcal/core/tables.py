@@ -73,25 +73,24 @@ SEQUENCE = np.dtype(
     ]
 )
 
-# `count` successive passes of one plan; all but the first have no chunks, and their contexts grow by one a row.
+# `count` successive passes of one plan; all but the first have no chunks, and their contexts grow by one a row. A long replay has millions.
 RUN = np.dtype(
     [
         ("start_ms", "f8"),
         ("end_ms", "f8"),
-        ("number", "i8"),  # of its first pass, on its engine
-        ("prefill_tokens", "i8"),
-        ("recomputed", "i8"),  # of these: computed once before, and lost to an eviction
+        ("number", "i4"),  # of its first pass, on its engine
+        ("prefill_tokens", "i4"),
+        ("recomputed", "i4"),  # of these: computed once before, and lost to an eviction
         ("prefill_kv_tokens", "i8"),
         ("decode_kv_tokens", "i8"),  # of its first pass
         ("count", "i4"),
-        ("engine", "i4"),
+        ("engine", "i2"),
         ("prefill_requests", "i4"),
         ("decode_requests", "i4"),
         ("gaps", "i4"),  # rows of a pass whose token before came one pass earlier
         ("late_gaps", "i4"),  # rows whose token before came in the last pass with decode rows, an earlier one
         ("late_gap_ms", "f8"),
-        ("held_by", "i4"),  # what kept the head of the queue out: HELD_*
-        ("seats", "i4"),  # taken
+        ("held_by", "i2"),  # what kept the head of the queue out: HELD_*
         ("blocks", "i4"),  # in use, in its last pass
         ("block_ms", "f8"),  # blocks in use times how long, where it counts several passes
     ]
