@@ -56,7 +56,9 @@ def test_prompt_tokens_are_computed_once_or_counted(name: str, isl: int, osl: in
 def test_a_cycle_counts_what_one_turn_computes():
     """The requests dispatched in a turn and the passes that end in it are as many, though not the same."""
     for engine in (TIGHT["vllm"][0], TIGHT["vllm async"][0]):
-        report = pc.evaluate_closed_loop(pc.Workload.closed_loop(30, 200, 24), engine, CLOCK)
+        report = pc.evaluate_closed_loop(
+            pc.Workload.closed_loop(30, 200, 24), engine, CLOCK, stop=pc.LimitCycle(strict=True)
+        )
         assert report.window.kind == "cycle" and report.preemptions > 0
         computed = int(report.passes()["prefill_tokens"].sum())
         assert computed == 30 * report.window.requests + report.recomputed_tokens + report.preemptions
