@@ -22,6 +22,7 @@ LOOP = {"shapes": [(90, 0, 30), (200, 20, 12)], "concurrency": 5, "requests": 17
 REFUSED = "refused"  # what a value does; else a dict: it changes the answer beside these other options
 
 ENGINE = {"max_num_batched_tokens": 128, "max_num_seqs": 4, "num_gpu_blocks": 33, "async_scheduling": True}
+LAUNCH = {"decode_ms": 3.0, "piecewise_ms": 4.0, "eager_ms": 5.0, "max_cudagraph_capture_size": 64}
 VLLM: dict[str, Any] = {
     "backend": ("sglang", REFUSED),
     "max_num_batched_tokens": (200, {}),
@@ -37,7 +38,7 @@ VLLM: dict[str, Any] = {
     "prefill_schedule_interval": (7, {"num_gpu_blocks": None, "max_num_batched_tokens": 400}),
     "max_model_len": (302, {}),
     "data_parallel_size": (2, {}),
-    "launch": ({"decode_ms": 1.0}, REFUSED),
+    "launch": (LAUNCH, {}),
     "speculation": ({"drafts": 3, "accepted": 1.5}, {}),
     "host_offload": (True, {"num_gpu_blocks": 22}),
 }
@@ -88,6 +89,14 @@ ENGINES: dict[type, tuple[dict[str, Any], dict[str, Any]]] = {  # options under 
     pc.Trtllm: ({"max_num_tokens": 128, "max_batch_size": 4, "max_tokens_in_kv": 640}, TRTLLM),
 }
 SPECULATION: dict[str, Any] = {"drafts": (4, {}), "accepted": (1.25, {})}
+LAUNCH_TIMES: dict[str, Any] = {
+    "decode_ms": (20.0, {}),
+    "piecewise_ms": (40.0, {"max_cudagraph_capture_size": 200}),
+    "eager_ms": (40.0, {}),
+    "max_cudagraph_capture_size": (200, {"eager_ms": 40.0}),
+    "eager_queue_fraction": (0.9, {}),
+    "detokenizer_ms": (0.5, {}),
+}
 AGGREGATED: dict[str, Any] = {
     "engine": (pc.Vllm(**ENGINE | {"max_num_seqs": 3}), {}),
     "replicas": (2, {}),
@@ -169,6 +178,11 @@ def test_speculation(name: str, value: Any, effect: Any):
     matters(ask, name, value, effect)
 
 
+@pytest.mark.parametrize(("name", "value", "effect"), entries(LAUNCH_TIMES))
+def test_launch(name: str, value: Any, effect: Any):
+    matters(lambda **options: replay(engine={"launch": LAUNCH | options}), name, value, effect)
+
+
 @pytest.mark.parametrize(("name", "value", "effect"), entries(AGGREGATED))
 def test_aggregated(name: str, value: Any, effect: Any):
     ask = lambda **options: pc.evaluate(  # noqa: E731
@@ -231,6 +245,7 @@ def test_phase_timing(name: str, value: Any, effect: Any):
 TABLES: dict[type, dict[str, Any]] = {
     **{engine: knobs for engine, (_, knobs) in ENGINES.items()},
     pc.Aggregated: AGGREGATED,
+    pc.Launch: LAUNCH_TIMES,
     pc.Speculation: SPECULATION,
     type(pc.Workload.replay(ROWS)): REPLAY,
     type(pc.Workload.closed_loop(1, 1)): CLOSED,

@@ -11,7 +11,7 @@ from passcal.errors import Diverged, NotConverged, SpecError, Stalled, TimingErr
 from passcal.evaluate import evaluate, evaluate_closed_loop, evaluate_replay
 from passcal.report import Report
 from passcal.spec.deployment import Aggregated
-from passcal.spec.engine import EngineSpec, Sglang, Speculation, Trtllm, Vllm, engine
+from passcal.spec.engine import EngineSpec, Launch, Sglang, Speculation, Trtllm, Vllm, engine
 from passcal.spec.workload import Workload
 from passcal.stopping import Drained, LimitCycle, Window
 from passcal.timing.linear import LinearTiming
@@ -26,6 +26,7 @@ __all__ = [
     "Diverged",
     "Drained",
     "EngineSpec",
+    "Launch",
     "LimitCycle",
     "LinearTiming",
     "NotConverged",

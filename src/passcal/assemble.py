@@ -13,6 +13,7 @@ from passcal.core.plan import SHAPE
 from passcal.core.stage import LEAST_LOADED, PREFIX_AFFINITY, ROUND_ROBIN
 from passcal.core.tables import (
     BLOCK,
+    LAUNCH,
     LISTS,
     NOBODY,
     NODE,
@@ -58,6 +59,8 @@ BY_RANK = (  # tables with a row a rank
     "lists",
     "sglang",
     "trtllm",
+    "launches",
+    "outs",
 )
 
 
@@ -124,6 +127,8 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
         "trtllm": table(np.zeros(1, TRTLLM)),
         "trtllm_lives": table(np.zeros(1, TRTLLM_LIFE)),
         "vllm_lives": table(np.zeros(1, VLLM_LIFE)),
+        "launches": table(np.zeros(1, LAUNCH)),
+        "outs": np.zeros((1, 1)),
         "marks": np.zeros((2, 12)),
         "kept": np.zeros(room),
         "fresh": np.zeros(room),

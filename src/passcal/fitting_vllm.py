@@ -6,29 +6,21 @@ import numpy as np
 
 from passcal.calendar.backends import BACKENDS
 from passcal.core.compiled import table
-from passcal.core.tables import BLOCK, NOBODY, VLLM_LIFE
+from passcal.core.tables import BLOCK, LAUNCH, LISTS, NOBODY, VLLM_LIFE
 from passcal.errors import SpecError, Unsupported
 from passcal.fitting import Fitting, Lengths, clipped, empty_rank
 from passcal.spec.engine import Vllm
 
 __all__ = ["fit_vllm"]
 
-NEUTRAL = {  # options that are not modelled yet: their value that changes nothing, and what to do instead
-    "launch": (None, "leave it unset: launches cost nothing"),
-}
-
 
 def fit_vllm(engine: Vllm, lengths: Lengths, identities: bool) -> Fitting:
     """Knobs, pool and, where prompts can hit cached blocks, the tables of the prefix cache.
 
     Raises:
-        Unsupported: an option that is not modelled.
+        Unsupported: options that are not modelled together.
         SpecError: a request that can never run.
     """
-    for name, (neutral, remedy) in NEUTRAL.items():
-        value = getattr(engine, name)
-        if value != neutral:
-            raise Unsupported(f"vllm: {name}={value!r} is not modelled; {remedy}")
     osl = clipped(lengths, engine.max_model_len, "max_model_len")
     check_fit(engine, lengths, osl)
     seats = min(engine.max_num_seqs, lengths.most)
@@ -39,6 +31,9 @@ def fit_vllm(engine: Vllm, lengths: Lengths, identities: bool) -> Fitting:
             "prefix_group: which blocks are resident decides the hits; give num_gpu_blocks, or a constant prefix instead"
         )
     fixed, room = cache_tables(engine, lengths, osl, rank, seats) if grouped or identities else ({}, 0)
+    if engine.launch is not None:
+        fixed |= launch_tables(engine, lengths, rank, seats)
+        room += 4 + 2 * seats + lengths.most
     lives = {"vllm_lives": VLLM_LIFE} if rank["drafts"][0] or rank["offload"][0] else {}
     room += (3 * seats + lengths.most) * len(lives)
     return Fitting(rank, seats, osl, fixed, lives, room, width=engine.data_parallel_size)
@@ -83,6 +78,27 @@ def rank_row(engine: Vllm) -> Any:
         r["usable"] = r["free"] = engine.num_gpu_blocks - 1
         r["mark"] = int(engine.watermark * engine.num_gpu_blocks)
     return ranks
+
+
+def launch_tables(engine: Vllm, lengths: Lengths, rank: Any, seats: int) -> dict[str, Any]:
+    """Launch times, and room for what has not left and not come out (V14).
+
+    Raises:
+        Unsupported: without async scheduling, or with several ranks.
+    """
+    if engine.async_scheduling is False or engine.data_parallel_size > 1:
+        raise Unsupported(
+            "vllm: launch is not modelled without async_scheduling, or with data_parallel_size above 1; leave it unset"
+        )
+    assert engine.launch is not None
+    times = np.zeros(1, LAUNCH)
+    for name in ("decode_ms", "piecewise_ms", "eager_ms", "detokenizer_ms"):
+        times[name] = getattr(engine.launch, name)
+    times["capture"] = engine.launch.max_cudagraph_capture_size
+    times["eager_fraction"] = engine.launch.eager_queue_fraction
+    rank["launching"], rank["crowded"], rank["may_crowd"] = 1, 0, 0
+    lists = np.zeros((1, LISTS, seats), np.int64)
+    return {"launches": table(times), "lists": lists, "outs": np.zeros((1, lengths.most))}
 
 
 def cache_tables(engine: Vllm, lengths: Lengths, osl: Any, rank: Any, seats: int) -> tuple[dict[str, Any], int]:

@@ -7,6 +7,7 @@ says why it stopped; everything that it knows is in the tables, so it goes on fr
 from typing import Any
 
 from passcal.calendar.backends import land, plan, write_rank
+from passcal.calendar.launch import come_out, next_decision, next_out
 from passcal.core import cycle
 from passcal.core.compiled import entry, jit
 from passcal.core.engine import align, landed, may_start
@@ -54,6 +55,8 @@ def loop(state: State) -> int:
             if rank.flying > 0 and rank.land_ms <= now:
                 land(state, k)
                 landed(rank)
+            if rank.launching:
+                come_out(state, k, now)
         arrive(state, now)
         if world.gone > 0:
             if world.logging and logged(state):
@@ -160,6 +163,8 @@ def next_event(state: State) -> float:
             when = min(when, rank.land_ms)
         else:
             idle = True
+        if rank.launching:
+            when = min(when, next_out(state, k))
     return min(when, next_arrival(state)) if idle or state.world[0].routing == LEAST_LOADED else when
 
 
@@ -196,13 +201,16 @@ def launch(state: State, rank: Any, k: int, duration: float) -> None:
     rank.flying += 1
     if world.width == 1:
         rank.step += 1
-    rank.start_ms = max(world.now, rank.end_ms) if rank.flying > 1 else world.now
+    before = rank.end_ms
+    rank.start_ms = max(world.now, before) if rank.flying > 1 or rank.launching else world.now
     rank.end_ms = rank.start_ms + duration
     rank.row = world.runs
     if not world.logging:  # passes in flight write over two rows of their rank's own
         rank.row += 2 * k + (rank.number & 1)
     if rank.flying == 1:
         rank.land_ms, rank.land_row = rank.end_ms, rank.row
+    if rank.launching:
+        rank.land_ms = next_decision(state, rank, k, world.now, before)
     world.runs += world.logging
     world.passes += 1
     row = state.runs[rank.row]

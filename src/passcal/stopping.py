@@ -146,7 +146,13 @@ class LimitCycle:
             pass
         state, world = machine.state, machine.world
         runs = slice_of_passes(state, first.runs, int(world["runs"]), passes)
-        stalls = stalls_until(state, first.stalls, int(world["stalls"]), start + length)
+        if state.ranks["launching"][
+            0
+        ]:  # all but first tokens are listed as they leave, and may come out after the turn (V14)
+            later = int((state.requests["osl"][first.rows : first.rows + sent] - 1).sum())
+            stalls = slice(first.stalls, first.stalls + later)
+        else:
+            stalls = stalls_until(state, first.stalls, int(world["stalls"]), start + length)
         info = WindowInfo("cycle", start, length, sent, passes)
         return Measured(
             state, info, slice(first.rows, first.rows + sent), runs, stalls, sent, first.sent, startup, notes
@@ -211,7 +217,7 @@ class Window:
         low = first.runs + int(np.searchsorted(ends, start, side="right"))
         high = max(low + 1, first.runs + int(np.searchsorted(ends, stop, side="right")))
         runs = slice(low, high)
-        ended = state.stalls["end_ms"][: int(machine.world["stalls"])]
+        ended = np.maximum.accumulate(state.stalls["end_ms"][: int(machine.world["stalls"])])
         stalls = slice(*(int(at) for at in np.searchsorted(ended, (start, stop), side="right")))
         done = state.requests["done_ms"][first.rows : int(machine.world["rows"])]
         left = int(((done > start) & (done <= stop)).sum())

@@ -50,6 +50,16 @@ def workloads(draw: st.DrawFn, grouped: bool) -> Json:
     return {"mode": "replay", "requests": sent, **plane}
 
 
+def launches() -> st.SearchStrategy[Json]:
+    """Launch times, of nothing up to more than a pass takes."""
+    kinds = {f"{kind}_ms": times(most) for kind, most in (("decode", 100), ("piecewise", 200), ("eager", 400))}
+    parts = {
+        "eager_queue_fraction": st.sampled_from([0.0, 0.5, 1.0]),
+        "detokenizer_ms": st.sampled_from([0.0, 0.0, 1 / 16, 2.0]),
+    }
+    return st.fixed_dictionaries({**kinds, "max_cudagraph_capture_size": st.sampled_from([0, 8, 64, 512]), **parts})
+
+
 @st.composite
 def engines(draw: st.DrawFn, rows: list[Json], grouped: bool) -> Json:
     """Options under which every row can run for itself; memory is tight half of the time, and always if prefixes are shared."""
@@ -74,6 +84,8 @@ def engines(draw: st.DrawFn, rows: list[Json], grouped: bool) -> Json:
             "scheduler_reserve_full_isl": draw(st.booleans()),
             "host_offload": draw(st.sampled_from([False, False, True])),
         }
+    if engine["async_scheduling"] and draw(st.sampled_from([False, False, True])):
+        engine["launch"] = draw(launches())
     if drafts := draw(st.one_of(st.just(0), st.integers(0, 5))):
         engine["speculation"] = {"drafts": drafts, "accepted": drafts * draw(st.integers(0, 16)) / 16}
     return engine

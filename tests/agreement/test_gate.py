@@ -26,7 +26,6 @@ UNSUPPORTED = {  # what is resident for ever is not modelled: a shared prefix ne
         for mode in ("sync", "async")
     },
     **{f"sglang_lpm_together_{mode}": "prefix_group" for mode in ("sync", "overlap")},
-    **{name: "launch" for name in NAMES if "launch" in name},
 }
 
 

@@ -58,7 +58,7 @@ def accept(state: State, rank: Any, i: int) -> None:
         return
     accepted = min(floor((life.rows + 1) * rank.accepted) - floor(life.rows * rank.accepted), 1 * life.drafts)
     life.rows += 1
-    for _ in range(accepted):
+    for _ in range(0 if rank.launching else accepted):  # else they are logged when they leave (V14)
         stall = state.stalls[world.stalls]
         stall.request, stall.from_pass, stall.to_pass = i, rank.number, rank.number
         stall.gap_ms, stall.end_ms = 0.0, rank.land_ms

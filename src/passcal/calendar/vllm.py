@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from passcal.calendar import speculation
+from passcal.calendar import launch, speculation
 from passcal.calendar.packing import add_chunk, clear_shape
 from passcal.calendar.vllm_memory import known_tokens, newest_flies, preempt, register_outputs, release, release_late
 from passcal.core import blocks, crowd, cycle
@@ -32,19 +32,25 @@ def plan(state: State, k: int, now: float) -> int:
         release_late(state, rank, k)
     rank.drained, rank.waited = rank.waited, 0
     if not rank.draining:
-        rows = decide(state, rank, k, rank.start_ms if rank.lookahead and not rank.idle else now)  # V12
+        seen = rank.start_ms if rank.lookahead and not rank.idle and not rank.launching else now
+        rows = decide(state, rank, k, seen)  # V12
+        if rows == 0 and rank.launching and not rank.idle:
+            launch.drain(rank)
+            return 0
     if rank.draining or (rows == 0 and rank.lookahead and state.world[0].width == 1):
         release_late(state, rank, k)  # the pipeline drains and the engine decides again at once (V12)
         rank.drained = 1
         rows = decide(state, rank, k, now)
+        if rank.launching:
+            rank.draining = 0
     rank.drained = 0
     if rows > 0:
-        sum_up(state, rank, k, now)
+        sum_up(state, rank, k, max(now, rank.end_ms))
     return rows
 
 
 @jit
-def sum_up(state: State, rank: Any, k: int, now: float) -> None:
+def sum_up(state: State, rank: Any, k: int, start: float) -> None:
     """The shape of the plan for its price; a row with one token and its whole prompt computed is a decode row."""
     clear_shape(state, rank.crowd, rank.crowd_kv)
     sums = state.shape[0]
@@ -54,7 +60,7 @@ def sum_up(state: State, rank: Any, k: int, now: float) -> None:
         if s.given == 0:
             continue
         if request.admitted_ms < 0.0:
-            request.admitted_ms = now
+            request.admitted_ms = start
         if s.given == 1 and s.computed >= request.isl:
             drafts = speculation.given(state, rank, i)
             sums.decode_requests += 1
@@ -197,7 +203,8 @@ def seat(state: State, rank: Any, i: int, hits: int, past: int, new: int) -> Non
 @jit
 def finish(state: State, rank: Any, k: int, i: int) -> None:
     """Sequence i leaves; an async plan sees its seat and blocks one pass later (V5, V12)."""
-    leave(state, rank, i)
+    if not rank.launching:
+        leave(state, rank, i)
     if rank.lookahead:
         state.late[k, rank.lates] = i
         rank.lates += 1
@@ -209,8 +216,15 @@ def finish(state: State, rank: Any, k: int, i: int) -> None:
 
 @jit
 def land(state: State, k: int) -> None:
-    """The pass in flight on rank k ends: tokens appear, finished sequences leave in running order."""
+    """The pass in flight on rank k ends: tokens appear, finished sequences leave in running order.
+
+    With launch times (V14) that is told before its end, when the next pass is decided: what it emits is held back until the event after.
+    """
     rank = state.ranks[k]
+    if rank.launching:
+        launch.depart(state, k, rank.land_ms)
+        if rank.draining:
+            return
     row = state.runs[rank.land_row]
     release_late(state, rank, k)
     row.gaps = rank.crowd
@@ -232,6 +246,8 @@ def land(state: State, k: int) -> None:
             row.gaps += emit(state, rank, i, rank.number)
             if rank.drafts > 0:
                 speculation.accept(state, rank, i)
+            if rank.launching:
+                launch.hold(state, k, i, speculation.emitted(state, rank, i))
             if s.generated == request.osl:
                 finish(state, rank, k, i)
                 continue
@@ -255,4 +271,6 @@ def write(state: State, k: int, out: Any, n: int) -> int:
         n = cycle.write_sequence(state, state.running[k, j], out, n)
     for j in range(rank.lates):
         n = cycle.write_sequence(state, state.late[k, j], out, n)
+    if rank.launching:
+        n = launch.write(state, rank, k, out, n)
     return speculation.write(state, rank, k, out, n) if rank.drafts > 0 or rank.offload else n

@@ -126,6 +126,9 @@ def emit(state: State, rank: Any, i: int, number: int) -> int:
     """
     s, request = state.sequences[i], state.requests[i]
     s.generated += 1
+    if rank.launching:  # it is logged when it leaves (V14)
+        s.last_pass = number
+        return 0
     standard = 0
     if s.generated == 1:
         request.first_ms, request.first_pass = rank.land_ms, number

@@ -12,6 +12,7 @@ from passcal.core.compiled import table
 
 __all__ = [
     "BLOCK",
+    "LAUNCH",
     "LISTS",
     "NEVER",
     "NODE",
@@ -210,6 +211,23 @@ VLLM_LIFE = np.dtype(
     ]
 )
 
+# Launch times of a rank of vLLM (V14): its knobs, then its state.
+LAUNCH = np.dtype(
+    [
+        ("decode_ms", "f8"),
+        ("piecewise_ms", "f8"),
+        ("eager_ms", "f8"),
+        ("capture", "i8"),  # tokens above which a pass is eager
+        ("eager_fraction", "f8"),  # of an eager pass, before which its launch cannot end
+        ("detokenizer_ms", "f8"),  # a token
+        # state
+        ("held", "i8"),  # sequences whose newest outputs have not left
+        ("busy_ms", "f8"),  # until when the detokenizer has work
+        ("outs", "i8"),  # requests that left and have not come out of it
+        ("first_out", "i8"),  # place of the first of them in the ring
+    ]
+)
+
 LISTS = 8  # lists of rows that a calendar may keep between planning and landing
 
 # One scheduler: its knobs, then its state.
@@ -234,12 +252,13 @@ RANK = np.dtype(
         ("groups", "i8"),
         ("slots_free", "i8"),
         ("waited", "i8"),  # 1: it had no rows in the last pass of its group
-        ("draining", "i8"),  # 1: no rank of its group had rows to run, so all decide again with all that is known
+        ("draining", "i8"),  # 1: nobody had rows to run, so all of its group decide again with all that is known
         ("drained", "i8"),  # 1: the plan at hand knows every output
         ("identities", "i8"),  # 1: KV is kept by content, so that prompts can hit it
         ("drafts", "i8"),  # of a decode row; 0: no speculation
         ("accepted", "f8"),  # of these, in the mean
         ("offload", "i8"),  # 1: who is in the pass in flight is not preempted
+        ("launching", "i8"),  # 1: launches take time
         ("most_flying", "i8"),  # 2: a pass is launched before the outputs of the last one are seen
         # state
         ("free", "i8"),
@@ -350,6 +369,8 @@ class State(NamedTuple):
     trtllm: Any  # TRTLLM[ranks], or [1]
     trtllm_lives: Any  # TRTLLM_LIFE[n], or [1]
     vllm_lives: Any  # VLLM_LIFE[n], or [1]
+    launches: Any  # LAUNCH[ranks], or [1]
+    outs: Any  # f8[ranks, n], a ring: when last tokens come out of the detokenizer
     marks: Any  # f8/i8 snapshots of cycle detection, see core.cycle
     kept: Any
     fresh: Any

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from passcal.errors import SpecError, Unsupported
 
-__all__ = ["Count", "Duration", "Flag", "Fraction", "Spec", "Tokens", "one_line"]
+__all__ = ["Count", "Duration", "Flag", "Fraction", "Share", "Spec", "Tokens", "one_line"]
 
 
 def whole(value: Any) -> Any:
@@ -48,6 +48,7 @@ Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=MOST)]
 Tokens = Annotated[int, BeforeValidator(whole), Field(ge=0, le=MOST)]
 Duration = Annotated[float, BeforeValidator(real), Field(ge=0.0)]
 Fraction = Annotated[float, BeforeValidator(real), Field(ge=0.0, lt=1.0)]
+Share = Annotated[float, BeforeValidator(real), Field(ge=0.0, le=1.0)]
 Flag = Annotated[bool, BeforeValidator(boolean)]
 
 

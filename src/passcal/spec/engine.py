@@ -8,9 +8,9 @@ from passcal.errors import SpecError
 from passcal.spec.base import Count, Flag, Fraction, Spec, Tokens
 from passcal.spec.sglang import Sglang
 from passcal.spec.trtllm import Trtllm
-from passcal.spec.vllm_parts import Speculation
+from passcal.spec.vllm_parts import Launch, Speculation
 
-__all__ = ["ENGINES", "EngineSpec", "Sglang", "Speculation", "Trtllm", "Vllm", "engine"]
+__all__ = ["ENGINES", "EngineSpec", "Launch", "Sglang", "Speculation", "Trtllm", "Vllm", "engine"]
 
 
 class Vllm(Spec):
@@ -30,7 +30,7 @@ class Vllm(Spec):
         prefill_schedule_interval: passes between prefills with attention data parallelism (V15).
         max_model_len: prompt plus output at which generation stops; a prompt at or over it is refused (E2).
         data_parallel_size: ranks that run in lockstep (E1).
-        launch: launch times (V14).
+        launch: what launching a pass takes, under async scheduling on one rank a worker (V14); None: nothing.
         speculation: drafts of decode rows (V16); None: none.
         host_offload: a CPU tier for KV: under async scheduling no sequence of the pass in flight is preempted (V13).
 
@@ -52,7 +52,7 @@ class Vllm(Spec):
     prefill_schedule_interval: Count = 1
     max_model_len: Count | None = None
     data_parallel_size: Count = 1
-    launch: Any = None
+    launch: Launch | None = None
     speculation: Speculation | None = None
     host_offload: Flag = False
 
