@@ -89,7 +89,7 @@ def decide(state: State, rank: Any, k: int, horizon: float) -> int:
     if rank.preempted == 0 and rank.held_by == HELD_NOT:
         rows += admit(state, rank, k, budget, capped)
     if not rank.deferring:
-        rank.wanting = rank.held_by != HELD_NOT and rank.waiting > 0
+        rank.wanting = rank.waiting > 0
     if rank.preempted > 0:
         rank.held_by = HELD_BLOCKS  # a pass that preempts admits nobody (V8)
     return rank.crowd + rows
