@@ -71,6 +71,7 @@ def engines(draw: st.DrawFn, rows: list[Json], grouped: bool) -> Json:
         "max_num_seqs": draw(st.sampled_from([seats, min(budget, 256)])),
         "enable_chunked_prefill": chunked,
         "long_prefill_token_threshold": draw(st.one_of(st.just(0), st.just(0), st.integers(1, 200))),
+        "prefill_schedule_interval": draw(st.sampled_from([1, 1, 1, 2, 3, 7])),
         "async_scheduling": draw(st.booleans()),
     }
     if grouped or draw(st.booleans()):

@@ -103,10 +103,16 @@ def defers_prefill(state: State, rank: Any, k: int) -> bool:
     if rank.crowd > 0:
         return True
     for j in range(rank.running):
-        i = state.running[k, j]
-        if state.requests[i].isl + state.sequences[i].generated - state.sequences[i].computed == 1:
+        if not unfinished(state, state.running[k, j]):
             return True
     return False
+
+
+@jit
+def unfinished(state: State, i: int) -> bool:
+    """Whether running sequence i is a prompt between chunks, for the first time or resumed, be only one token of it left."""
+    s = state.sequences[i]
+    return s.generated == 0 or s.computed <= s.reached or state.requests[i].isl + s.generated - s.computed > 1
 
 
 @jit
@@ -118,7 +124,7 @@ def continue_running(state: State, rank: Any, k: int, budget: int, capped: bool)
         s = state.sequences[i]
         new = state.requests[i].isl + s.generated - s.computed
         at += 1
-        if rank.deferring and new > 1:
+        if rank.deferring and unfinished(state, i):
             continue
         if capped:
             new = min(new, rank.long_prefill)
