@@ -208,24 +208,7 @@ def read_evaluate(section: Any) -> tuple[Stop | None, Any, Any]:
         return None, start, phases
     kind, rest = chosen(section["stop"], "evaluate.stop", "kind", tuple(STOPS))
     checked(rest, "evaluate.stop", [field.name for field in fields(STOPS[kind])])
-    for field in fields(STOPS[kind]):
-        check_stop(field.name, rest.get(field.name, field.default), field.default)
     return made("evaluate.stop", (STOPS[kind].__name__,), lambda: STOPS[kind](**rest)), start, phases
-
-
-def check_stop(name: str, value: Any, default: Any) -> None:
-    """A flag where the default is one, else a count, or nothing where the default is nothing."""
-    if isinstance(default, bool):
-        right, rule = isinstance(value, bool), "true or false"
-    else:
-        least = 0 if name == "warmup" else 1
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
-        right, rule = (
-            whole or (value is None and name != "max_passes" and name != "max_requests"),
-            f"a whole number, at least {least}",
-        )
-    if not right:
-        raise SpecError(f"evaluate.stop.{name}={shown(value)}: must be {rule}; correct this value")
 
 
 def chosen(section: Any, path: str, key: str, names: tuple[str, ...]) -> tuple[str, dict[str, Any]]:

@@ -10,7 +10,7 @@ from passcal.core.plan import PassShape
 from passcal.core.rank import HELD_BUDGET
 from passcal.core.tables import NOBODY, State, grown
 from passcal.errors import Stalled, TimingError
-from passcal.kernel import AGAIN, ASK, GROW, STALLED, run
+from passcal.kernel import AGAIN, ASK, GROW, SLICE, STALLED, run
 from passcal.timing.base import TimingModel
 
 __all__ = ["IdentitiesNeeded", "Machine"]
@@ -20,6 +20,7 @@ class IdentitiesNeeded(Exception):
     """Cached KV could be hit that was only counted: assemble the run again, with identities."""
 
 
+SLICE_PASSES = 2_000_000
 BY_REQUEST = ("sglang_lives", "trtllm_lives", "vllm_lives")  # tables of an engine with a row a request
 
 
@@ -63,6 +64,11 @@ class Machine:
                 raise Stalled(self._why_stalled())
             else:
                 return reason
+
+    def finish(self) -> None:
+        """Run until the kernel's own conditions hold, however many passes it takes; raises as `advance` does."""
+        while self.advance(SLICE_PASSES) == SLICE:
+            pass
 
     def _grow(self) -> None:
         state, world = self.state, self.world

@@ -11,7 +11,7 @@ import numpy as np
 from passcal.core.tables import State
 from passcal.drift import drift_note, half_width, settled
 from passcal.errors import NotConverged, SpecError
-from passcal.kernel import CYCLE, SLICE
+from passcal.kernel import CYCLE
 from passcal.machine import Machine
 
 __all__ = ["Drained", "LimitCycle", "Measured", "Stop", "Window", "WindowInfo"]
@@ -76,8 +76,7 @@ class Drained:
             raise SpecError(
                 "stop=Drained(): a closed loop without requests never drains; give requests, or stop at LimitCycle()"
             )
-        while machine.advance(SLICE_PASSES) == SLICE:
-            pass
+        machine.finish()
         state, n = machine.state, int(machine.world["rows"])
         requests = state.requests[:n]
         start = float(requests["dispatch_ms"].min())
@@ -88,7 +87,6 @@ class Drained:
         return Measured(state, info, slice(0, n), runs, stalls, n, 0, ttft_ms(requests[:first]))
 
 
-SLICE_PASSES = 2_000_000
 EVICTING = 50_000
 
 
@@ -110,6 +108,8 @@ class LimitCycle:
         require_whole("LimitCycle.max_passes", self.max_passes, 1)
         if self.jump_after is not None:
             require_whole("LimitCycle.jump_after", self.jump_after, 1)
+        if not isinstance(self.strict, bool):
+            raise SpecError(f"LimitCycle.strict={self.strict!r}: must be true or false; correct it")
 
     def measure(self, machine: Machine) -> Measured:
         """Log the first request of every client, search without a log, then log one turn of the cycle."""
@@ -138,17 +138,14 @@ class LimitCycle:
     def _turn(self, machine: Machine, startup: Any, notes: tuple[str, ...]) -> Measured:
         """Log one turn of the cycle that the machine has just closed, and the requests dispatched in it to their end."""
         kept, repeated = machine.state.marks
-        sent, passes = int(repeated[3] - kept[3]), int(repeated[1] - kept[1])
-        length, start = float(repeated[0] - kept[0]), float(machine.world["now"])
+        sent, passes = int(repeated["sent"] - kept["sent"]), int(repeated["passes"] - kept["passes"])
+        length, start = float(repeated["now"] - kept["now"]), float(machine.world["now"])
         first = begin_log(machine)
         machine.world["until_row"] = machine.world["rows"] + sent
-        while machine.advance(SLICE_PASSES) == SLICE:
-            pass
+        machine.finish()
         state, world = machine.state, machine.world
         runs = slice_of_passes(state, first.runs, int(world["runs"]), passes)
-        if state.ranks["launching"][
-            0
-        ]:  # all but first tokens are listed as they leave, and may come out after the turn (V14)
+        if state.ranks["launching"][0]:  # tokens are listed as they leave, which may be after the turn (V14)
             later = int((state.requests["osl"][first.rows : first.rows + sent] - 1).sum())
             stalls = slice(first.stalls, first.stalls + later)
         else:
@@ -196,8 +193,7 @@ class Window:
         wanted, drift = self.requests or max(2000, 20 * clients), True
         while True:
             machine.world["until_row"] = first.rows + wanted
-            while machine.advance(SLICE_PASSES) == SLICE:
-                pass
+            machine.finish()
             logged = machine.state.requests[first.rows : first.rows + wanted]
             skip, drift = settled(logged["first_ms"] - logged["dispatch_ms"])
             if self.requests or not drift or 2 * wanted > self.max_requests:
@@ -235,7 +231,8 @@ Stop = LimitCycle | Window | Drained
 def search(machine: Machine, passes: int, stubborn: bool = True) -> bool:
     """Run without a log until the state repeats, for at most this many passes; whether it did.
 
-    Where KV is kept by identity, states are not compared: what is cached would belong to them. Unless stubborn, give up where sequences go on being evicted: such runs hardly ever close a cycle, and their passes are dear.
+    Where KV is kept by identity, states are not compared: what is cached would belong to them. Unless stubborn, give up where
+    sequences go on being evicted: such runs hardly ever close a cycle, and their passes are dear.
     """
     world = machine.world
     if machine.rank["identities"]:
@@ -296,8 +293,7 @@ def log_startup(machine: Machine) -> Any:
     """Run until the first request of every client is done, keeping the log; returns their TTFT (ms)."""
     clients = int(machine.world["clients"])
     machine.world["until_row"] = clients
-    while machine.advance(SLICE_PASSES) == SLICE:
-        pass
+    machine.finish()
     machine.world["until_row"] = FOREVER
     return ttft_ms(machine.state.requests[:clients])
 

@@ -1,24 +1,37 @@
-"""The oracle against schedules recorded from vLLM's own scheduler classes; skipped where those are not at hand."""
+"""The oracle against schedules recorded from the engines' schedulers; skipped where those are not at hand.
+
+Of TensorRT-LLM a transcription was recorded, of the others their own scheduler classes.
+"""
 
 import pytest
 
 from .recordings import disagreements, missing, recorded_cases
 
-FILES = {"vllm": 161, "vllm_random": 100}
+FILES = {
+    "vllm": 161,
+    "vllm_random": 100,
+    "sglang": 80,
+    "sglang_random": 57,
+    "sglang_probes": 265,
+    "trtllm": 58,
+    "trtllm_random": 30,
+}
+TASTES = {"vllm_random": 4, "sglang_random": 3, "trtllm_random": 3}
 SHARES = 4
 pytestmark = pytest.mark.skipif(missing(FILES), reason="no recordings beside the checkout")
 
 
-def test_the_first_recordings():
+@pytest.mark.parametrize("name", TASTES)
+def test_the_first_recordings(name: str):
     """A taste at every run."""
-    assert not disagreements(recorded_cases("vllm_random", first=4))
+    assert not disagreements(recorded_cases(name, first=TASTES[name]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("name", FILES)
 def test_every_recording(name: str, share: int):
-    """Every first and last token, preemption, cache hit and pass of all 261 cases."""
+    """Every first and last token, eviction (or their total), cache hit and pass of all cases."""
     assert not disagreements(recorded_cases(name)[share::SHARES])
 
 

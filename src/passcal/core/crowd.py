@@ -11,7 +11,7 @@ from passcal.core import blocks
 from passcal.core.compiled import jit
 from passcal.core.tables import NOBODY, State
 
-__all__ = ["dissolve", "finishers", "join", "needs", "nobody_finishes", "reform"]
+__all__ = ["dissolve", "finishers", "join", "needs", "reform"]
 
 
 @jit
@@ -35,12 +35,6 @@ def join(state: State, rank: Any, k: int, i: int) -> None:
 def needs(state: State, rank: Any, k: int) -> int:
     """Blocks that the crowd takes in the next pass."""
     return state.residues[k, (rank.number + 1) % rank.block_size] if rank.memory else 0
-
-
-@jit
-def nobody_finishes(state: State, rank: Any, k: int) -> bool:
-    """Whether the pass in flight ends no row of the crowd."""
-    return state.bucket_head[k, rank.number % state.bucket_head.shape[1]] == NOBODY
 
 
 @jit

@@ -9,23 +9,7 @@ from typing import Any
 from passcal.core.compiled import jit
 from passcal.core.tables import NOBODY, State
 
-__all__ = ["MARKS", "mark", "may_repeat", "same", "write_crowd", "write_list", "write_sequence"]
-
-# Columns of `marks`: row 0 is the kept state, row 1 the state that repeated it.
-MARKS = (
-    "now",
-    "passes",
-    "runs",
-    "sent",
-    "done",
-    "length",
-    "crowd",
-    "crowd_kv",
-    "running",
-    "waiting",
-    "stalls",
-    "preemptions",
-)
+__all__ = ["mark", "may_repeat", "same", "write_crowd", "write_list", "write_sequence"]
 
 
 @jit
@@ -34,13 +18,14 @@ def may_repeat(state: State) -> bool:
     rank, kept = state.ranks[0], state.marks[0]
     if state.world[0].landings == 1:
         return False
-    return kept[6] == rank.crowd and kept[7] == rank.crowd_kv and kept[8] == rank.running and kept[9] == rank.waiting
+    same_crowd = kept.crowd == rank.crowd and kept.crowd_kv == rank.crowd_kv
+    return same_crowd and kept.running == rank.running and kept.waiting == rank.waiting
 
 
 @jit
 def same(state: State, length: int) -> bool:
     """Whether the fresh state equals the kept one, but for the rounding of an absolute clock."""
-    if length != state.marks[0, 5]:
+    if length != state.marks[0].length:
         return False
     tolerance = 1e-9 + 1e-13 * state.world[0].now
     for j in range(length):
@@ -51,11 +36,10 @@ def same(state: State, length: int) -> bool:
 
 @jit
 def mark(state: State, row: int, length: int) -> None:
-    world, rank, marks = state.world[0], state.ranks[0], state.marks
-    marks[row, 0], marks[row, 1], marks[row, 2], marks[row, 3] = world.now, world.passes, world.runs, world.sent
-    marks[row, 4], marks[row, 5] = world.done, length
-    marks[row, 6], marks[row, 7], marks[row, 8], marks[row, 9] = rank.crowd, rank.crowd_kv, rank.running, rank.waiting
-    marks[row, 10], marks[row, 11] = world.stalls, world.preemptions
+    """Note where the run stands: row 0 for the kept state, row 1 for the one that repeated it; `length` numbers were written."""
+    world, rank, here = state.world[0], state.ranks[0], state.marks[row]
+    here.now, here.passes, here.sent, here.length = world.now, world.passes, world.sent, length
+    here.crowd, here.crowd_kv, here.running, here.waiting = rank.crowd, rank.crowd_kv, rank.running, rank.waiting
 
 
 @jit

@@ -14,6 +14,7 @@ __all__ = [
     "BLOCK",
     "LAUNCH",
     "LISTS",
+    "MARK",
     "NEVER",
     "NODE",
     "RANK",
@@ -336,6 +337,21 @@ WORLD = np.dtype(
 )
 
 
+# Where a compared state stood, and the counts that must agree before states are compared number by number.
+MARK = np.dtype(
+    [
+        ("now", "f8"),
+        ("passes", "i8"),
+        ("sent", "i8"),
+        ("length", "i8"),
+        ("crowd", "i8"),
+        ("crowd_kv", "i8"),
+        ("running", "i8"),
+        ("waiting", "i8"),
+    ]
+)
+
+
 class State(NamedTuple):
     """Everything that the kernel knows; it stops and resumes between any two passes without other memory."""
 
@@ -371,7 +387,7 @@ class State(NamedTuple):
     vllm_lives: Any  # VLLM_LIFE[n], or [1]
     launches: Any  # LAUNCH[ranks], or [1]
     outs: Any  # f8[ranks, n], a ring: when last tokens come out of the detokenizer
-    marks: Any  # f8/i8 snapshots of cycle detection, see core.cycle
+    marks: Any  # MARK[2], of the kept state and of the one that repeated it
     kept: Any
     fresh: Any
 
