@@ -56,8 +56,8 @@ SGLANG: dict[str, Any] = {
     "prefill_decode_interval": (3, {}),
     "ignore_eos": (False, {}),
     "disable_radix_cache": (True, {"rows": SHARED}),
-    "dp_size": (2, REFUSED),
-    "host_loop": ({"select_ms": 1.0}, REFUSED),
+    "dp_size": (2, {}),
+    "host_loop": ({"decode_select_ms": 9.0}, {}),
     "context_length": (303, {}),
     "speculation": ({"drafts": 3}, REFUSED),
 }
@@ -75,8 +75,8 @@ TRTLLM: dict[str, Any] = {
     "admission_lookahead": (False, {}),
     "batch_wait_timeout_iters": (3, {"batch_wait_max_tokens_ratio": 0.9}),
     "batch_wait_max_tokens_ratio": (0.9, {"batch_wait_timeout_iters": 3}),
-    "attention_dp": (2, REFUSED),
-    "attention_dp_balance": (True, REFUSED),
+    "attention_dp": (2, {}),
+    "attention_dp_balance": (True, {"attention_dp": 2}),
     "max_seq_len": (302, {}),
     "speculation": ({"drafts": 3}, REFUSED),
 }
@@ -97,6 +97,8 @@ LAUNCH_TIMES: dict[str, Any] = {
     "eager_queue_fraction": (0.9, {}),
     "detokenizer_ms": (0.5, {}),
 }
+HOST_LOOP: dict[str, Any] = {"prefill_select_ms": (9.0, {}), "decode_select_ms": (9.0, {})}
+BALANCE: dict[str, Any] = {"timeout_iters": (3, {}), "batching_wait_iters": (3, {})}
 AGGREGATED: dict[str, Any] = {
     "engine": (pc.Vllm(**ENGINE | {"max_num_seqs": 3}), {}),
     "replicas": (2, {}),
@@ -183,6 +185,23 @@ def test_launch(name: str, value: Any, effect: Any):
     matters(lambda **options: replay(engine={"launch": LAUNCH | options}), name, value, effect)
 
 
+@pytest.mark.parametrize(("name", "value", "effect"), entries(HOST_LOOP))
+def test_host_loop(name: str, value: Any, effect: Any):
+    ask = lambda **options: pc.evaluate(pc.Workload.replay(ROWS), pc.Sglang(host_loop=pc.HostLoop(**options)), CLOCK)  # noqa: E731
+    matters(ask, name, value, effect)
+
+
+@pytest.mark.parametrize(("name", "value", "effect"), entries(BALANCE))
+def test_attention_dp_balance(name: str, value: Any, effect: Any):
+    rows = [(0.0, 90, 30), (0.0, 80, 30), *((20.0 + 70 * k, 300, 3) for k in range(3)), (200.0, 300, 3)]
+
+    def ask(**options: Any) -> pc.Report:
+        balance = {"timeout_iters": 6, "batching_wait_iters": 1} | options
+        return pc.evaluate(pc.Workload.replay(rows), pc.Trtllm(attention_dp=2, attention_dp_balance=balance), CLOCK)
+
+    matters(ask, name, value, effect)
+
+
 @pytest.mark.parametrize(("name", "value", "effect"), entries(AGGREGATED))
 def test_aggregated(name: str, value: Any, effect: Any):
     ask = lambda **options: pc.evaluate(  # noqa: E731
@@ -247,6 +266,8 @@ TABLES: dict[type, dict[str, Any]] = {
     pc.Aggregated: AGGREGATED,
     pc.Launch: LAUNCH_TIMES,
     pc.Speculation: SPECULATION,
+    pc.HostLoop: HOST_LOOP,
+    pc.AttentionDpBalance: BALANCE,
     type(pc.Workload.replay(ROWS)): REPLAY,
     type(pc.Workload.closed_loop(1, 1)): CLOSED,
     pc.LinearTiming: LINEAR,

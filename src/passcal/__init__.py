@@ -11,7 +11,17 @@ from passcal.errors import Diverged, NotConverged, SpecError, Stalled, TimingErr
 from passcal.evaluate import evaluate, evaluate_closed_loop, evaluate_replay
 from passcal.report import Report
 from passcal.spec.deployment import Aggregated
-from passcal.spec.engine import EngineSpec, Launch, Sglang, Speculation, Trtllm, Vllm, engine
+from passcal.spec.engine import (
+    AttentionDpBalance,
+    EngineSpec,
+    HostLoop,
+    Launch,
+    Sglang,
+    Speculation,
+    Trtllm,
+    Vllm,
+    engine,
+)
 from passcal.spec.workload import Workload
 from passcal.stopping import Drained, LimitCycle, Window
 from passcal.timing.linear import LinearTiming
@@ -22,10 +32,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Aggregated",
+    "AttentionDpBalance",
     "Distribution",
     "Diverged",
     "Drained",
     "EngineSpec",
+    "HostLoop",
     "Launch",
     "LimitCycle",
     "LinearTiming",

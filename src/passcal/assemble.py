@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from passcal.core.compiled import table
-from passcal.core.plan import SHAPE
+from passcal.core.plan import SHAPE, PassShape
 from passcal.core.stage import LEAST_LOADED, PREFIX_AFFINITY, ROUND_ROBIN
 from passcal.core.tables import (
     BLOCK,
@@ -36,10 +36,10 @@ from passcal.fitting import Fitting, Lengths
 from passcal.fitting_sglang import fit_sglang
 from passcal.fitting_trtllm import fit_trtllm
 from passcal.fitting_vllm import fit_vllm
-from passcal.machine import Machine
+from passcal.machine import Machine, priced
 from passcal.spec.deployment import Aggregated
 from passcal.spec.engine import Sglang, Trtllm, Vllm
-from passcal.spec.workload import ClosedLoop, Replay, Workload
+from passcal.spec.workload import ASKED, ClosedLoop, Replay, Workload
 from passcal.timing.base import ASK, FORM, KernelTiming, TimingModel
 
 __all__ = ["assemble"]
@@ -84,14 +84,14 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
         )
     lengths = lengths_of(workload)
     fit = fit_engine(deployment.engine, lengths, identities)
+    if int(lengths.pinned.max()) >= fit.width:
+        raise SpecError(
+            f"data_parallel_rank={int(lengths.pinned.max())}: must be below the worker's {fit.width} ranks; lower it, or give the engine more"
+        )
     closed = isinstance(workload, ClosedLoop)
     capacity = min(lengths.limit, max(1024, 4 * lengths.most + fit.seats)) if closed else lengths.limit
     world, ranks = world_row(workload, lengths.limit), deployment.replicas * fit.width
     world["workers"], world["width"], world["routing"] = deployment.replicas, fit.width, ROUTINGS[deployment.routing]
-    if ranks > 1 and "nodes" in fit.fixed:
-        raise Unsupported(
-            "sglang: a prefix tree on several workers is not modelled; set disable_radix_cache, or evaluate one worker"
-        )
     requests, sequences = np.zeros(capacity, REQUEST), np.zeros(capacity, SEQUENCE)
     if isinstance(workload, Replay):
         fill_replay(workload, lengths, fit, requests, sequences, world)
@@ -137,7 +137,14 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
     tables.update(fit.tables(capacity))
     for name in BY_RANK:
         tables[name] = np.repeat(tables[name], ranks, axis=0)
+    if "nodes" in fit.fixed:  # a tree a rank, one behind the other
+        own, each = tables["sglang"], len(tables["nodes"])
+        tables["nodes"] = table(np.tile(tables["nodes"], ranks))
+        own["first_node"] = each * np.arange(ranks)
+        own["nodes"] += own["first_node"]
     rows = tables["ranks"] = table(tables["ranks"])
+    if fit.rank["lightest"][0]:  # a rank without rows runs one token (T7)
+        rows["null_ms"] = priced(timing, PassShape.of((), 1, 1))
     rows["index"] = np.arange(ranks)
     rows["leader"] = rows["index"] // fit.width * fit.width
     return Machine(State(**tables), timing, partial(assemble, workload, deployment, timing, identities=identities))
@@ -157,20 +164,11 @@ def fit_engine(engine: Any, lengths: Lengths, identities: bool) -> Fitting:
 def lengths_of(workload: Workload) -> Lengths:
     """All lengths that the workload deals or lists, and how many requests may live at a time."""
     if isinstance(workload, ClosedLoop):
-        rows = np.array(list(workload.shapes), [(name, "i8") for name in ("isl", "prefix", "osl", "group", "shared")])
+        rows = np.array(list(workload.shapes), [(name, "i8") for name in ASKED])
         limit = workload.requests or FOREVER
-        return Lengths(
-            rows["isl"],
-            rows["prefix"],
-            rows["osl"],
-            rows["group"],
-            rows["shared"],
-            limit,
-            min(workload.concurrency, limit),
-        )
+        return Lengths.of(rows, limit, min(workload.concurrency, limit))
     if isinstance(workload, Replay):
-        rows = workload.rows
-        return Lengths(rows["isl"], rows["prefix"], rows["osl"], rows["group"], rows["shared"], len(rows), len(rows))
+        return Lengths.of(workload.rows, len(workload.rows), len(workload.rows))
     raise Unsupported(
         f"workload={type(workload).__name__}: must be a closed loop or a replay; make it with pc.Workload.closed_loop"
     )
@@ -180,7 +178,7 @@ def dealt_shapes(lengths: Lengths, fit: Fitting) -> Any:
     """The lengths that clients of a closed loop are dealt."""
     dealt = np.zeros(len(lengths.isl), SHAPES)
     dealt["isl"], dealt["prefix"], dealt["osl"] = lengths.isl, lengths.prefix, fit.osl
-    dealt["group"], dealt["shared"] = lengths.group, lengths.shared
+    dealt["group"], dealt["shared"], dealt["pinned"] = lengths.group, lengths.shared, lengths.pinned
     return dealt
 
 
@@ -210,7 +208,7 @@ def kernel_form(timing: TimingModel) -> tuple[Any, Any]:
 def fill_replay(workload: Replay, lengths: Lengths, fit: Fitting, requests: Any, sequences: Any, world: Any) -> None:
     """All requests of a replay stand in the inbox from the start, by visibility."""
     rows = workload.rows
-    for name in ("dispatch_ms", "isl", "prefix", "group", "shared"):
+    for name in ("dispatch_ms", "isl", "prefix", "group", "shared", "pinned"):
         requests[name] = rows[name]
     requests["osl"] = fit.osl
     requests["visible_ms"] = rows["dispatch_ms"] + world["turnaround_ms"] + rows["isl"] * world["ingest_ms"]

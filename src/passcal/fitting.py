@@ -18,6 +18,7 @@ class Lengths:
     Attributes:
         isl, prefix, osl: tokens.
         group, shared: prefix group (-1: none) and how many leading tokens its requests share.
+        pinned: the rank of its worker that it asks for (-1: any).
         limit: requests sent in all.
         most: requests that may live at a time.
     """
@@ -27,8 +28,14 @@ class Lengths:
     osl: Any
     group: Any
     shared: Any
+    pinned: Any
     limit: int
     most: int
+
+    @classmethod
+    def of(cls, rows: Any, limit: int, most: int) -> "Lengths":
+        """From a structured array whose fields have these names."""
+        return cls(rows["isl"], rows["prefix"], rows["osl"], rows["group"], rows["shared"], rows["pinned"], limit, most)
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,11 @@ from passcal.spec.sglang import Sglang
 __all__ = ["fit_sglang"]
 
 NEUTRAL = {  # options that are not modelled yet: their value that changes nothing, and what to do instead
-    "dp_size": (1, "leave it at 1 and divide the clients among replicas by hand"),
-    "host_loop": (None, "leave it unset: the scheduler's loop costs nothing"),
     "speculation": (None, "leave it unset and put the accepted tokens into the timing"),
 }
 BOUNDLESS = 1 << 40  # tokens, where memory never binds
 QUEUE = 128  # the longest queue that is sorted (S16)
+SHARED_CONSERVATIVENESS = 0.3  # with attention data parallelism (S18)
 
 
 def fit_sglang(engine: Sglang, lengths: Lengths, identities: bool) -> Fitting:
@@ -41,7 +40,7 @@ def fit_sglang(engine: Sglang, lengths: Lengths, identities: bool) -> Fitting:
         )
     limits = reserved_outputs(engine, lengths)
     check_fit(engine, lengths.isl, limits)
-    seats = min(engine.max_running_requests, lengths.most)
+    seats = min(engine.max_running_requests // engine.dp_size, lengths.most)
     rank, own = rank_row(engine), own_row(engine)
     fixed = {
         "sglang": table(own),
@@ -50,7 +49,8 @@ def fit_sglang(engine: Sglang, lengths: Lengths, identities: bool) -> Fitting:
     }
     if grouped or identities:
         fixed["nodes"] = table(tree(own[0], lengths, pool_of(engine)))
-    return Fitting(rank, seats, np.maximum(limits, 1), fixed, {"sglang_lives": SGLANG_LIFE}, room=8 * seats + 64)
+    lives = {"sglang_lives": SGLANG_LIFE}
+    return Fitting(rank, seats, np.maximum(limits, 1), fixed, lives, room=8 * seats + 64, width=engine.dp_size)
 
 
 def pool_of(engine: Sglang) -> int:
@@ -95,11 +95,12 @@ def foresees(engine: Sglang) -> bool:
 
 
 def rank_row(engine: Sglang) -> Any:
-    """RANK[1] of a worker; its KV is counted in tokens."""
+    """RANK[1]; its KV is counted in tokens, and slots are the worker's, shared among ranks (S18)."""
     ranks = empty_rank()
     r = ranks[0]
     r["backend"] = BACKENDS["sglang"].code
-    r["max_seats"], r["block_size"] = engine.max_running_requests, 1
+    r["max_seats"], r["block_size"] = engine.max_running_requests // engine.dp_size, 1
+    r["nulls"], r["selecting"] = engine.dp_size > 1, engine.host_loop is not None
     r["memory"] = engine.max_total_tokens is not None
     r["usable"] = r["free"] = pool_of(engine)
     r["most_flying"] = 1 if engine.disable_overlap_schedule else 2
@@ -107,10 +108,10 @@ def rank_row(engine: Sglang) -> Any:
 
 
 def own_row(engine: Sglang) -> Any:
-    """SGLANG[1] of a worker."""
+    """SGLANG[1] of a rank; the chunk is the worker's, shared among ranks, which reserve less of an output than one alone (S18)."""
     rows = np.zeros(1, SGLANG)
     own = rows[0]
-    own["chunk"], own["most_prefill"] = max(engine.chunked_prefill_size, 0), engine.max_prefill_tokens
+    own["chunk"], own["most_prefill"] = max(engine.chunked_prefill_size, 0) // engine.dp_size, engine.max_prefill_tokens
     own["page"], own["mixed"], own["interval"] = (
         engine.page_size,
         engine.enable_mixed_chunk,
@@ -123,10 +124,14 @@ def own_row(engine: Sglang) -> Any:
     )
     own["lpm"] = engine.schedule_policy == "lpm"
     own["context"] = BOUNDLESS if engine.context_length is None else engine.context_length
-    own["ratio"] = own["first_ratio"] = first = min(1.0, 0.7 * engine.schedule_conservativeness)
+    conservativeness = engine.schedule_conservativeness * (SHARED_CONSERVATIVENESS if engine.dp_size > 1 else 1.0)
+    own["ratio"] = own["first_ratio"] = first = min(1.0, 0.7 * conservativeness)
     own["least_ratio"] = least = first * 0.14
     own["decay"] = (first - least) / 600
     own["partial"] = own["spare"] = NOBODY
+    if engine.host_loop is not None:
+        own["prefill_select_ms"] = engine.host_loop.prefill_select_ms
+        own["decode_select_ms"] = engine.host_loop.decode_select_ms
     return rows
 
 

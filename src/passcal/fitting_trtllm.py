@@ -16,8 +16,6 @@ from passcal.spec.trtllm import Trtllm
 __all__ = ["fit_trtllm"]
 
 NEUTRAL = {  # options that are not modelled yet: their value that changes nothing, and what to do instead
-    "attention_dp": (1, "leave it at 1 and divide the clients among replicas by hand"),
-    "attention_dp_balance": (False, "leave it off"),
     "speculation": (None, "leave it unset and put the accepted tokens into the timing"),
 }
 BOUNDLESS = 1 << 40  # blocks, where memory never binds
@@ -41,7 +39,7 @@ def fit_trtllm(engine: Trtllm, lengths: Lengths) -> Fitting:
     check_fit(engine, lengths.isl, osl)
     seats = min(engine.max_batch_size, lengths.most)
     fixed = {"trtllm": table(own_row(engine)), "lists": np.zeros((1, LISTS, seats + 1), np.int64)}
-    return Fitting(rank_row(engine), seats, osl, fixed, {"trtllm_lives": TRTLLM_LIFE})
+    return Fitting(rank_row(engine), seats, osl, fixed, {"trtllm_lives": TRTLLM_LIFE}, width=engine.attention_dp)
 
 
 def check_fit(engine: Trtllm, isl: Any, osl: Any) -> None:
@@ -80,6 +78,7 @@ def rank_row(engine: Trtllm) -> Any:
         r["memory"], r["usable"] = 1, engine.max_tokens_in_kv // engine.tokens_per_block
     r["free"] = r["usable"]
     r["most_flying"] = 2 if engine.overlap_scheduler and engine.admission_lookahead is not False else 1
+    r["nulls"] = r["lightest"] = engine.attention_dp > 1
     return ranks
 
 
@@ -91,4 +90,8 @@ def own_row(engine: Trtllm) -> Any:
     own["chunking"] = CHUNKING[engine.chunk_policy] if engine.enable_chunked_prefill else UNCUT
     own["unit"] = engine.unit
     own["patience"], own["ratio"] = engine.batch_wait_timeout_iters, engine.batch_wait_max_tokens_ratio
+    if engine.attention_dp_balance is not None:
+        own["balance"] = 1
+        own["most_waits"] = engine.attention_dp_balance.timeout_iters
+        own["most_batches"] = engine.attention_dp_balance.batching_wait_iters
     return rows

@@ -8,9 +8,10 @@ from typing import Any
 
 from passcal.calendar.backends import land, plan, write_rank
 from passcal.calendar.launch import come_out, next_decision, next_out
+from passcal.calendar.packing import clear_shape
 from passcal.core import cycle
 from passcal.core.compiled import entry, jit
-from passcal.core.engine import align, landed, may_start
+from passcal.core.engine import align, landed, launched, may_start, plans_again
 from passcal.core.handle import handle
 from passcal.core.stage import LEAST_LOADED, route
 from passcal.core.tables import NEVER, NOBODY, State
@@ -37,7 +38,7 @@ def loop(state: State) -> int:
             if not start(state, state.ranks[world.cursor], world.cursor):
                 return ASK
             if world.width > 1 and world.cursor % world.width == 0:
-                align(state, world.cursor - world.width)
+                gather(state, world.cursor - world.width)
         if world.lost:
             return AGAIN
         if world.done >= world.until_done:
@@ -75,12 +76,17 @@ def start(state: State, rank: Any, k: int) -> bool:
         return True
     if rank.flying == 0:
         rank.dry = 0
-    while world.asked or (rank.flying < rank.most_flying and not rank.dry):
+    while world.asked or (rank.flying < rank.most_flying and not rank.dry and rank.ready_ms <= world.now):
         if world.asked:
             world.asked = 0
             launch(state, rank, k, world.answer_ms)
+            if world.width > 1:
+                break
             continue
+        rank.again = 0
         rows = plan(state, k, world.now)
+        if rows == 0 and rank.again and world.width == 1:
+            continue
         if rows == 0:
             rank.dry = 1
             rank.idle = rank.flying == 0
@@ -93,8 +99,28 @@ def start(state: State, rank: Any, k: int) -> bool:
             return False
         launch(state, rank, k, price(form, state.captured[rank.form], state.shape[0]))
         repeat(state, rank, k)
+        if world.width > 1:
+            break
     world.cursor += 1
     return True
+
+
+@jit
+def gather(state: State, first: int) -> None:
+    """The ranks of a worker have planned: what has no rows may run empty beside the others (S18, T7), and all end together (E1)."""
+    world, leader = state.world[0], state.ranks[first]
+    if not leader.open:
+        return
+    if leader.nulls and launched(state, first):
+        for k in range(first, first + world.width):
+            if state.ranks[k].dry:
+                clear_shape(state, 0, 0)
+                launch(state, state.ranks[k], k, leader.null_ms)
+    again = plans_again(state, first)
+    if leader.nulls or not again:
+        align(state, first)
+    if again:
+        world.cursor = first
 
 
 @jit
@@ -156,16 +182,21 @@ def write(state: State, out: Any) -> int:
 @jit
 def next_event(state: State) -> float:
     """The next instant at which anything happens: a pass ends, a client starts, or an arrival wakes an idle engine."""
-    when, idle = NEVER, False
+    when, idle = (
+        NEVER,
+        state.world[0].routing == LEAST_LOADED or state.ranks[0].lightest > 0,
+    )  # or it routes by what is known then
     for k in range(len(state.ranks)):
         rank = state.ranks[k]
         if rank.flying > 0:
             when = min(when, rank.land_ms)
         else:
             idle = True
+        if rank.ready_ms > state.world[0].now:
+            when = min(when, rank.ready_ms)
         if rank.launching:
             when = min(when, next_out(state, k))
-    return min(when, next_arrival(state)) if idle or state.world[0].routing == LEAST_LOADED else when
+    return min(when, next_arrival(state)) if idle else when
 
 
 @jit
@@ -195,26 +226,32 @@ def full(state: State) -> bool:
 
 @jit
 def launch(state: State, rank: Any, k: int, duration: float) -> None:
-    """Commit the plan of rank k to the clock and to the log; it runs when the pass in flight is over."""
+    """Commit the plan of rank k to the clock and to the log; it runs when the pass in flight is over. A plan without rows is no pass of the log."""
     world, sums = state.world[0], state.shape[0]
     rank.number += 1
     rank.flying += 1
+    rank.dry = 0
     if world.width == 1:
         rank.step += 1
-    before = rank.end_ms
-    rank.start_ms = max(world.now, before) if rank.flying > 1 or rank.launching else world.now
+    before, chosen = rank.end_ms, world.now + rank.select_ms
+    rank.start_ms = max(chosen, before) if rank.flying > 1 or rank.launching else chosen
     rank.end_ms = rank.start_ms + duration
     rank.row = world.runs
     if not world.logging:  # passes in flight write over two rows of their rank's own
         rank.row += 2 * k + (rank.number & 1)
     if rank.flying == 1:
         rank.land_ms, rank.land_row = rank.end_ms, rank.row
+    if rank.selecting:  # outputs wait for the loop's end, and so does the next plan (S19)
+        rank.ready_ms = chosen
+        if rank.flying > 1:
+            rank.land_ms = max(rank.land_ms, chosen)
     if rank.launching:
         rank.land_ms = next_decision(state, rank, k, world.now, before)
-    world.runs += world.logging
-    world.passes += 1
     row = state.runs[rank.row]
-    row.start_ms, row.end_ms, row.number, row.count, row.engine = rank.start_ms, rank.end_ms, rank.number, 1, k
+    row.start_ms, row.end_ms, row.number, row.engine = rank.start_ms, rank.end_ms, rank.number, k
+    row.count = min(1, sums.prefill_requests + sums.decode_requests)
+    world.runs += world.logging
+    world.passes += row.count
     row.prefill_requests, row.prefill_tokens = sums.prefill_requests, sums.prefill_tokens
     row.prefill_kv_tokens, row.recomputed = sums.prefill_kv_tokens, sums.recomputed
     row.decode_requests, row.decode_kv_tokens = sums.decode_requests, sums.decode_kv_tokens

@@ -13,7 +13,7 @@ from passcal.errors import Stalled, TimingError
 from passcal.kernel import AGAIN, ASK, GROW, SLICE, STALLED, run
 from passcal.timing.base import TimingModel
 
-__all__ = ["IdentitiesNeeded", "Machine"]
+__all__ = ["IdentitiesNeeded", "Machine", "priced"]
 
 
 class IdentitiesNeeded(Exception):

@@ -34,9 +34,8 @@ def expand_into(runs: Any, forms: Any, captured: Any, first: int, stop: int, row
     n = 0
     for r in range(first, stop):
         run = runs[r]
-        row[n] = r
         if run.count == 1:
-            ends[n] = run.end_ms
+            row[n], ends[n] = r, run.end_ms
             n += 1
             continue
         end, context = run.start_ms, run.decode_kv_tokens
@@ -56,8 +55,9 @@ def expand(state: State, runs: slice) -> tuple[Any, Any, Any]:
     expand_into(state.runs, state.forms, state.captured, runs.start, runs.stop, row, ends)
     starts = np.empty(total)
     starts[1:] = ends[:-1]
-    heads = np.cumsum(part["count"]) - part["count"]
-    starts[heads] = part["start_ms"]
+    full = part["count"] > 0  # an empty pass beside the others of its group is none of the log's
+    heads = (np.cumsum(part["count"]) - part["count"])[full]
+    starts[heads] = part["start_ms"][full]
     return row, starts, ends
 
 
@@ -101,6 +101,8 @@ def sum_into(runs: Any, first: int, stop: int, out: Any) -> None:
     """Add rows first to stop to the fields of `Usage`, in its order."""
     for r in range(first, stop):
         run = runs[r]
+        if run.count == 0:
+            continue
         took = run.end_ms - run.start_ms
         out[0] += took
         if run.held_by == HELD_SEATS:

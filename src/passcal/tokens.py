@@ -67,7 +67,8 @@ class Emissions:
         osl = table["osl"].astype(np.int64)
         heads = np.cumsum(osl) - osl
         ids = np.arange(rows.start, rows.stop)
-        if self.state.ranks["launching"][0]:  # every token but the first is listed (V14)
+        rank = self.state.ranks[0]
+        if rank["launching"] or rank["selecting"]:  # every token but the first is listed (V14, S19)
             return np.insert(stalls["end_ms"], np.searchsorted(stalls["request"], ids), table["first_ms"]), heads
         begins, request = self.places(ids, table["first_pass"]), ids
         tokens = osl

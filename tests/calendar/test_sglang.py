@@ -49,6 +49,37 @@ def test_s1_a_sleeping_engine_runs_at_once(overlap: bool):
     assert column(report, "done_ms") == [11, 107]
 
 
+def test_s19_the_schedulers_own_loop():
+    """A forward of 20 at 0; then selecting takes 5 and the forward 10: iterations end at 0 and 20, the device is free at 20 and 30."""
+    workload, timing = pc.Workload.replay([(0, 10, 4)]), pc.LinearTiming((20.0,), (10.0,))
+    report = pc.evaluate(workload, pc.Sglang(host_loop=pc.HostLoop(decode_select_ms=5.0)), timing)
+    assert report.passes()["end_ms"].tolist() == [20, 30, 40, 50]
+    assert report.token_ms(0) == [20, 30, 40, 50]
+
+
+def test_s19_a_slow_loop_sets_the_pace():
+    """Selecting takes 15 and a decode 10: the forward waits for the loop, and tokens are seen when the iteration after theirs ends."""
+    workload, timing = pc.Workload.replay([(0, 10, 4)]), pc.LinearTiming((20.0,), (10.0,))
+    report = pc.evaluate(
+        workload, pc.Sglang(host_loop=pc.HostLoop(prefill_select_ms=4.0, decode_select_ms=15.0)), timing
+    )
+    passes = report.passes()
+    assert passes["start_ms"].tolist() == [4, 24, 39, 54]
+    assert passes["end_ms"].tolist() == [24, 34, 49, 64]
+    assert report.token_ms(0) == [24, 39, 54, 64]
+    assert report.itl_ms.max == 15
+
+
+def test_s19_a_loop_that_takes_no_time_changes_nothing():
+    rows = [(0, 10, 10), (1, 10, 4), (7, 30, 6), (30.5, 10, 1)]
+    plain, looped = (
+        pc.evaluate(pc.Workload.replay(rows), pc.Sglang(host_loop=loop), FLAT) for loop in (None, pc.HostLoop())
+    )
+    assert plain.requests().equals(looped.requests()) and plain.passes().equals(looped.passes())
+    assert [looped.token_ms(i) for i in range(4)] == [plain.token_ms(i) for i in range(4)]
+    assert plain.itl_ms.quantile(0.9) == looped.itl_ms.quantile(0.9)
+
+
 def test_s2_a_prefill_pauses_every_decode():
     """Three rows decode from 7 ms on; prompts that come at 8 and 10 ms take a pass each, and the rows' next gap is 16 ms."""
     report = run([(0, 10, 5)] * 3 + [(8, 10, 1), (10, 10, 1)], chunked_prefill_size=30)
@@ -227,7 +258,10 @@ def test_a_constant_prefix_is_a_hit_in_whole_pages():
         ({"max_total_tokens": 20, "disable_radix_cache": True}, "max_total_tokens=20"),
         ({"context_length": 10}, "isl=10"),
         ({"schedule_policy": "dfs"}, "schedule_policy"),
-        ({"dp_size": 2}, "dp_size=2"),
+        ({"dp_size": 2, "chunked_prefill_size": 1}, "dp_size=2"),
+        ({"dp_size": 4, "max_running_requests": 3}, "max_running_requests=3"),
+        ({"dp_size": 2, "host_loop": {}}, "host_loop"),
+        ({"disable_overlap_schedule": True, "host_loop": {}}, "host_loop"),
         ({"host_loop": 1.0}, "host_loop=1.0"),
         ({"speculation": 3}, "speculation=3"),
         ({"max_num_seqs": 3}, "max_num_seqs"),

@@ -23,17 +23,34 @@ __all__ = ["land", "plan", "write"]
 def plan(state: State, k: int, now: float) -> int:
     """One round of the scheduler (S1); rounds that launch nothing because of the interval cost no time (S14).
 
-    After an idle round the recorded engine's clock jumps to its next arrival, if there is one; among several ranks nobody waits for it.
+    After an idle round the recorded engine's clock jumps to its next arrival, if there is one; among several workers nobody waits for it.
     """
     rank, s, world = state.ranks[k], state.sglang[k], state.world[0]
-    jumps = len(state.ranks) == 1 and (world.inbox_head != NOBODY or world.unborn > 0)
-    if rank.idle and rank.arrived_head == NOBODY and jumps:
+    jumps = world.workers == 1 and (world.inbox_head != NOBODY or world.unborn > 0)
+    if rank.index == rank.leader:
+        open_round(state, rank, s, jumps)
+    if state.sglang[rank.leader].asleep:
         return 0
+    if rank.idle and rank.waiting == 0 and rank.running == 0 and s.partial == NOBODY:
+        s.ratio = s.first_ratio  # the last round was idle (S12)
     take_in(state, rank, s, now)
     next_round(state, rank, s, k, now)
-    while s.rows == 0 and s.deferred and rank.flying == 0 and not jumps:
-        next_round(state, rank, s, k, now)
+    rank.again = s.rows == 0 and s.deferred and rank.flying == 0 and not jumps
+    if rank.selecting:
+        rank.select_ms = s.prefill_select_ms if s.kind == EXTEND else s.decode_select_ms
     return s.rows
+
+
+@jit
+def open_round(state: State, leader: Any, s: Any, jumps: bool) -> None:
+    """What the ranks of a group do as one: sleep until an arrival, and hold their prompts after a pass with prefill on any of them (S14, S18)."""
+    s.asleep = leader.idle and jumps
+    for k in range(leader.index, leader.index + state.world[0].width):
+        if state.ranks[k].arrived_head != NOBODY:
+            s.asleep = 0
+        if s.extended:
+            state.sglang[k].hold = s.interval
+    s.extended = 0
 
 
 @jit
@@ -48,7 +65,7 @@ def take_in(state: State, rank: Any, s: Any, now: float) -> None:
         life.limit = max(0, min(request.osl, room))
         life.shared = min(request.shared, request.isl) if request.group >= 0 else 0
         life.trunk = life.shared // s.page * s.page
-        life.root = request.group + 1 if s.tree and life.shared > 0 else 0
+        life.root = s.first_node + (request.group + 1 if s.tree and life.shared > 0 else 0)
         life.branch, life.leaf = NOBODY, life.root
         i = state.sequences[i].after
     intake(state, rank, now)
@@ -137,11 +154,9 @@ def close(state: State, rank: Any, s: Any, k: int, prompts: int) -> None:
     state.lists[k, s.slot, 2] = s.partial if prompts > 0 else NOBODY
     s.kind = EXTEND if prompts > 0 else (DECODE if s.rows > 0 else NONE)
     if prompts > 0:
-        s.hold, s.unpublished = s.interval, 1
+        s.unpublished, state.sglang[rank.leader].extended = 1, 1
     if rank.waiting == 0:
         rank.held_by = HELD_NOT
-        if s.rows == 0 and rank.flying == 0 and rank.running == 0 and s.partial == NOBODY:
-            s.ratio = s.first_ratio  # an idle round (S12)
 
 
 @jit
@@ -158,7 +173,8 @@ def land(state: State, k: int) -> None:
         sequence, life = state.sequences[i], state.sglang_lives[i]
         if life.place == WAITING or i == partial:  # retracted since, or a middle chunk
             continue
-        if sequence.generated > 0 and sequence.last_pass == s.decoded and s.decoded < number - 1:
+        paused = sequence.generated > 0 and sequence.last_pass == s.decoded and s.decoded < number - 1
+        if paused and not rank.selecting:
             row.late_gaps += 1
             row.late_gap_ms = rank.land_ms - sequence.last_ms
             sequence.generated += 1
@@ -193,11 +209,13 @@ def finish(state: State, rank: Any, s: Any, i: int) -> None:
 def write(state: State, k: int, out: Any, n: int) -> int:
     """Write what rank k will do next as numbers, from position n on; returns the next position."""
     rank, s = state.ranks[k], state.sglang[k]
-    out[n], out[n + 1], out[n + 2] = 0.0 if s.ignore_eos else s.ratio, s.full, s.hold
+    hold = s.interval if state.sglang[rank.leader].extended else s.hold
+    out[n], out[n + 1], out[n + 2] = 0.0 if s.ignore_eos else s.ratio, s.full, hold
     out[n + 3], out[n + 4], out[n + 5] = s.partial != NOBODY, s.kind, rank.running
     out[n + 6] = rank.land_ms - state.world[0].now if rank.flying else 0.0
     out[n + 7] = rank.number if s.tree else 0  # a tree is not compared: no two states are the same
-    n += 8
+    out[n + 8] = max(0.0, rank.ready_ms - state.world[0].now)
+    n += 9
     if s.partial != NOBODY:
         n = write_row(state, rank, s.partial, out, n)
     for j in range(rank.running):

@@ -7,7 +7,7 @@ and blocks exactly, since these move at launch. The lists of the newest plan sta
 from typing import Any
 
 from passcal.calendar.packing import add_chunk, clear_shape
-from passcal.calendar.trtllm_batch import PROMPTS, ROWS, pack
+from passcal.calendar.trtllm_batch import PROMPTS, ROWS, balance, pack
 from passcal.calendar.trtllm_capacity import DONE, LEAVER, PAUSED, PROMPT, ROW, keep
 from passcal.core import cycle
 from passcal.core.compiled import jit
@@ -23,22 +23,32 @@ FLIGHT = 4  # and 5: who gets a token of the pass with an even or odd number; NO
 def plan(state: State, k: int, now: float) -> int:
     """Form the next pass of rank k at this instant; returns how many rows it has.
 
-    A turn on an idle engine that only paused somebody is taken again at once.
+    What the ranks of a group are to compute is settled by all of them before the first one launches (T7). A turn on an idle engine that only
+    paused somebody is taken again at once.
     """
     rank, own = state.ranks[k], state.trtllm[k]
-    take_in(state, rank, k, now)
-    again = True
-    while again:
-        settle(state, rank, own, k)
-        rank.held_by = HELD_SEATS if rank.waiting > 0 else HELD_NOT
-        keep(state, rank, own, k)
-        pack(state, rank, own, k)
-        again = own.prompts + own.rows == 0 and own.paused > 0 and rank.flying == 0
+    if rank.index == rank.leader:
+        for j in range(k, k + state.world[0].width):
+            form(state, state.ranks[j], state.trtllm[j], j, now)
+        if own.balance:
+            balance(state, own, k)
+    state.lists[k, FLIGHT + (rank.number + 1) % 2, 0] = NOBODY
+    rank.again = own.prompts + own.rows == 0 and own.paused > 0 and rank.flying == 0
     if own.prompts + own.rows > 0:
         clear_shape(state, 0, 0)
         finishing = load_prompts(state, rank, own, k, now)
         load_rows(state, rank, own, k, finishing)
     return own.prompts + own.rows
+
+
+@jit
+def form(state: State, rank: Any, own: Any, k: int, now: float) -> None:
+    """Take in, move what the last turn changed, keep and pack: the lists of rank k say what it would compute now."""
+    take_in(state, rank, k, now)
+    settle(state, rank, own, k)
+    rank.held_by = HELD_SEATS if rank.waiting > 0 else HELD_NOT
+    keep(state, rank, own, k)
+    pack(state, rank, own, k)
 
 
 @jit
@@ -162,7 +172,8 @@ def write(state: State, k: int, out: Any, n: int) -> int:
     """Write what rank k will do next as numbers, from position n on; returns the next position. At most one pass is in flight."""
     rank, own = state.ranks[k], state.trtllm[k]
     out[n], out[n + 1] = own.waited, rank.end_ms - state.world[0].now if rank.flying > 0 else 0.0
-    n += 2
+    out[n + 2], out[n + 3] = own.batched, rank.tokens
+    n += 4
     for j in range(rank.running):
         i = state.running[k, j]
         n = cycle.write_sequence(state, i, out, n)

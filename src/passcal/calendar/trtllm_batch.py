@@ -7,7 +7,7 @@ from passcal.core.compiled import jit
 from passcal.core.rank import HELD_BUDGET
 from passcal.core.tables import State
 
-__all__ = ["CHUNKING", "EQUAL_PROGRESS", "FCFS", "PROMPTS", "ROWS", "UNCUT", "pack"]
+__all__ = ["CHUNKING", "EQUAL_PROGRESS", "FCFS", "PROMPTS", "ROWS", "UNCUT", "balance", "pack"]
 
 UNCUT, FCFS, EQUAL_PROGRESS = 0, 1, 2
 CHUNKING = {"FCFS": FCFS, "EQUAL_PROGRESS": EQUAL_PROGRESS}
@@ -31,6 +31,31 @@ def pack(state: State, rank: Any, own: Any, k: int) -> None:
             own.prompts = 0
         else:
             own.waited = 0
+
+
+@jit
+def balance(state: State, lead: Any, first: int) -> None:
+    """Prompts of a group wait until every rank has some, and then for more of them, as long as decode rows are there to run meanwhile (T7)."""
+    width = state.world[0].width
+    prompts, rows = 0, 0  # ranks that have any
+    for k in range(first, first + width):
+        prompts += state.trtllm[k].prompts > 0
+        rows += state.trtllm[k].rows > 0
+    if prompts == 0:
+        return
+    if prompts == width:
+        lead.waited = 0
+        held = rows == width and lead.batched < lead.most_batches
+        if rows == width:
+            lead.batched = lead.batched + 1 if held else 0
+    else:
+        lead.waited += 1
+        held = lead.waited < lead.most_waits and rows == width
+        if not held:
+            lead.waited = 0
+    if held:
+        for k in range(first, first + width):
+            state.trtllm[k].prompts = 0
 
 
 @jit

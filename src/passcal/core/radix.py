@@ -173,7 +173,7 @@ def make_room(state: State, rank: Any, s: Any, want: int) -> None:
     """Evict the least recently touched unlocked leaves, whole nodes, until `want` tokens hold nothing or no leaf is left."""
     while rank.free - s.unlocked < want and s.unlocked > 0:
         best, oldest = NOBODY, 0.0
-        for x in range(s.nodes):
+        for x in range(s.first_node, s.nodes):
             node = state.nodes[x]
             if node.parent != NOBODY and node.kids == 0 and node.lock == 0 and (best == NOBODY or node.access < oldest):
                 best, oldest = x, node.access

@@ -114,6 +114,7 @@ def leave(state: State, rank: Any, i: int) -> None:
     state.requests[i].done_ms = rank.land_ms
     world.done += 1
     rank.outstanding -= 1
+    rank.tokens -= state.requests[i].isl
     state.gone[world.gone] = i
     world.gone += 1
 
@@ -132,7 +133,7 @@ def emit(state: State, rank: Any, i: int, number: int) -> int:
     standard = 0
     if s.generated == 1:
         request.first_ms, request.first_pass = rank.land_ms, number
-    elif s.last_pass == number - 1 and state.runs[rank.land_row].decode_requests > 0:
+    elif s.last_pass == number - 1 and not rank.selecting and state.runs[rank.land_row].decode_requests > 0:
         standard = 1
     else:
         world = state.world[0]

@@ -29,23 +29,55 @@ def route(state: State, now: float) -> None:
             state.sequences[rank.arrived_tail].after = i
         rank.arrived_tail = i
         rank.outstanding += 1
+        rank.tokens += state.requests[i].isl
 
 
 @jit
 def choose(state: State, i: int) -> int:
-    """The rank that request i goes to."""
-    world, group = state.world[0], state.requests[i].group
+    """The rank that request i goes to: a worker by the router, then one of its ranks."""
+    world, request = state.world[0], state.requests[i]
     if world.routing == LEAST_LOADED:
-        best = 0
-        for k in range(len(state.ranks)):
-            if state.ranks[k].outstanding < state.ranks[best].outstanding:
-                best = k
-        return best
-    if world.routing == PREFIX_AFFINITY and group >= 0 and state.homes[group] != NOBODY:
-        return state.homes[group]
+        return least_loaded(state, 1 * request.pinned)
+    if world.routing == PREFIX_AFFINITY and request.group >= 0 and state.homes[request.group] != NOBODY:
+        home = state.homes[request.group]
+        return home if request.pinned < 0 else home // world.width * world.width + request.pinned
     turn = world.turn
     world.turn = (turn + 1) % len(state.ranks)
-    k = turn % world.workers * world.width + turn // world.workers % world.width
-    if world.routing == PREFIX_AFFINITY and group >= 0:
-        state.homes[group] = k
+    first = turn % world.workers * world.width
+    if request.pinned >= 0:
+        k = first + request.pinned
+    elif state.ranks[0].lightest:
+        k = lightest(state, first)
+    else:
+        k = first + turn // world.workers % world.width
+    if world.routing == PREFIX_AFFINITY and request.group >= 0:
+        state.homes[request.group] = k
     return k
+
+
+@jit
+def least_loaded(state: State, pinned: int) -> int:
+    """The rank with the fewest requests, of those that a pinned request may go to; where ranks are chosen by tokens, the worker's lightest."""
+    width = state.world[0].width
+    whole = state.ranks[0].lightest > 0 and pinned < 0
+    best, fewest = 0, -1
+    for k in range(len(state.ranks)):
+        if (whole and k % width > 0) or (pinned >= 0 and k % width != pinned):
+            continue
+        load = 0
+        for j in range(k, k + (width if whole else 1)):
+            load += state.ranks[j].outstanding
+        if fewest < 0 or load < fewest:
+            best, fewest = k, load
+    return lightest(state, best) if whole else best
+
+
+@jit
+def lightest(state: State, first: int) -> int:
+    """The rank of a worker with the fewest prompt tokens that are not done, then with the fewest requests (T7)."""
+    best = first
+    for k in range(first + 1, first + state.world[0].width):
+        rank, other = state.ranks[k], state.ranks[best]
+        if rank.tokens < other.tokens or (rank.tokens == other.tokens and rank.outstanding < other.outstanding):
+            best = k
+    return best

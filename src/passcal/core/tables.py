@@ -53,6 +53,7 @@ REQUEST = np.dtype(
         ("preemptions", "i4"),
         ("cached", "i4"),  # prefix hit at first admission
         ("engine", "i4"),  # the rank it was routed to
+        ("pinned", "i4"),  # the rank of its worker that it asks for; -1: any
     ]
 )
 
@@ -101,7 +102,7 @@ RUN = np.dtype(
 # A gap between two tokens of a request that are not of successive passes; between tokens of one pass (accepted drafts) it is 0.
 STALL = np.dtype([("request", "i8"), ("from_pass", "i8"), ("to_pass", "i8"), ("gap_ms", "f8"), ("end_ms", "f8")])
 
-SHAPES = np.dtype([("isl", "i4"), ("prefix", "i4"), ("osl", "i4"), ("group", "i4"), ("shared", "i4")])
+SHAPES = np.dtype([("isl", "i4"), ("prefix", "i4"), ("osl", "i4"), ("group", "i4"), ("shared", "i4"), ("pinned", "i4")])
 
 # A KV block, where identities are kept: its place in the free queue, who holds it, what it holds, and the next younger copy.
 BLOCK = np.dtype([("after", "i8"), ("before", "i8"), ("refs", "i8"), ("content", "i8"), ("twin", "i8")])
@@ -123,10 +124,17 @@ SGLANG = np.dtype(
         ("first_ratio", "f8"),
         ("decay", "f8"),
         ("least_ratio", "f8"),
+        ("prefill_select_ms", "f8"),  # the scheduler's own time for a pass (S19)
+        ("decode_select_ms", "f8"),
+        ("first_node", "i8"),  # first of its nodes: the root of requests of no group
         # state
         ("ratio", "f8"),  # new-token ratio
         ("full", "i8"),  # 1: nothing is admitted until somebody leaves (S5)
         ("hold", "i8"),  # rounds that may not prefill
+        (
+            "extended",
+            "i8",
+        ),  # of a leader: 1: a rank of its group prefilled in the last round, so all hold from the next on
         ("partial", "i8"),  # the prompt that is between chunks, or nobody
         ("unpublished", "i8"),  # 1: its last chunk is not in the tree yet
         ("kind", "i8"),  # of the last round's pass
@@ -134,6 +142,7 @@ SGLANG = np.dtype(
         ("decoded", "i8"),  # the last pass landed that had decode rows
         ("asked", "i8"),  # attempts to prefill
         # the plan at hand
+        ("asleep", "i8"),  # of a leader: 1: the round before was idle, and nothing has arrived
         ("deferred", "i8"),  # 1: the interval forbade to prefill
         ("slot", "i8"),  # the list that its batch goes to
         ("rows", "i8"),
@@ -186,8 +195,12 @@ TRTLLM = np.dtype(
         ("unit", "i8"),
         ("patience", "i8"),  # passes that prompts may be held back for
         ("ratio", "f8"),  # of the budget, below which they are
+        ("balance", "i8"),  # 1: prompts wait until all ranks of the group have some (T7)
+        ("most_waits", "i8"),  # passes that they wait for that
+        ("most_batches", "i8"),  # and then for more of them
         # state
         ("waited", "i8"),
+        ("batched", "i8"),
         ("kept", "i8"),  # lengths of the lists of the newest plan
         ("paused", "i8"),
         ("prompts", "i8"),
@@ -261,6 +274,10 @@ RANK = np.dtype(
         ("offload", "i8"),  # 1: who is in the pass in flight is not preempted
         ("launching", "i8"),  # 1: launches take time
         ("most_flying", "i8"),  # 2: a pass is launched before the outputs of the last one are seen
+        ("nulls", "i8"),  # 1: where a rank of its group has rows, one without runs an empty pass (S18, T7)
+        ("null_ms", "f8"),  # what that costs
+        ("lightest", "i8"),  # 1: within a worker, requests go to the rank with the fewest prompt tokens (T7)
+        ("selecting", "i8"),  # 1: the scheduler's own loop takes time (S19)
         # state
         ("free", "i8"),
         ("running", "i8"),
@@ -277,6 +294,7 @@ RANK = np.dtype(
         ("number", "i8"),
         ("serial", "i8"),
         ("outstanding", "i8"),  # requests routed to it and not done
+        ("tokens", "i8"),  # of their prompts
         ("open", "i8"),  # of a leader: its group may start a pass at this instant
         ("step", "i8"),  # of a leader: passes of its group since it last drained
         ("deferring", "i8"),  # 1: the plan at hand leaves prompts alone
@@ -284,6 +302,9 @@ RANK = np.dtype(
         ("flying", "i8"),
         ("idle", "i8"),  # 1: it slept until this instant
         ("dry", "i8"),  # 1: its last plan was empty, so it plans again only after a landing or an arrival
+        ("again", "i8"),  # 1: but that plan moved something, so another is made at once
+        ("select_ms", "f8"),  # of the plan at hand (S19)
+        ("ready_ms", "f8"),  # before which it does not plan
         ("held_by", "i8"),
         ("preempted", "i8"),  # victims of the plan at hand
         ("start_ms", "f8"),  # of the newest pass, in flight or landed
@@ -381,7 +402,7 @@ class State(NamedTuple):
     lists: Any  # i8[ranks, LISTS, width], what a calendar keeps between planning and landing
     sglang: Any  # SGLANG[ranks], or [1]
     sglang_lives: Any  # SGLANG_LIFE[n], or [1]
-    nodes: Any  # NODE[n], or [1]
+    nodes: Any  # NODE[ranks * n], or [1]
     trtllm: Any  # TRTLLM[ranks], or [1]
     trtllm_lives: Any  # TRTLLM_LIFE[n], or [1]
     vllm_lives: Any  # VLLM_LIFE[n], or [1]

@@ -28,7 +28,7 @@ def send(state: State, dispatch: float) -> None:
     request.visible_ms = dispatch + world.turnaround_ms + shape.isl * world.ingest_ms
     request.admitted_ms = request.first_ms = request.done_ms = -1.0
     request.isl, request.prefix, request.osl = shape.isl, shape.prefix, shape.osl
-    request.group, request.shared = shape.group, shape.shared
+    request.group, request.shared, request.pinned = shape.group, shape.shared, shape.pinned
     request.preemptions, request.cached = 0, 0
     s.computed, s.generated, s.given, s.reached = 0, 0, 0, 0
     s.after, s.before, s.slot = NOBODY, NOBODY, NOBODY

@@ -6,11 +6,22 @@ from pydantic import model_validator
 
 from passcal.errors import SpecError
 from passcal.spec.base import Count, Flag, Fraction, Spec, Tokens
-from passcal.spec.sglang import Sglang
-from passcal.spec.trtllm import Trtllm
+from passcal.spec.sglang import HostLoop, Sglang
+from passcal.spec.trtllm import AttentionDpBalance, Trtllm
 from passcal.spec.vllm_parts import Launch, Speculation
 
-__all__ = ["ENGINES", "EngineSpec", "Launch", "Sglang", "Speculation", "Trtllm", "Vllm", "engine"]
+__all__ = [
+    "ENGINES",
+    "AttentionDpBalance",
+    "EngineSpec",
+    "HostLoop",
+    "Launch",
+    "Sglang",
+    "Speculation",
+    "Trtllm",
+    "Vllm",
+    "engine",
+]
 
 
 class Vllm(Spec):

@@ -2,14 +2,34 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from passcal.errors import SpecError
 from passcal.spec.base import Count, Duration, Flag, Spec, Tokens
 
-__all__ = ["Trtllm"]
+__all__ = ["AttentionDpBalance", "Trtllm"]
 
 Share = Annotated[Duration, Field(le=1.0)]
+
+
+class AttentionDpBalance(Spec):
+    """How long prompts wait for the other ranks of attention data parallelism (T7); the engine's own defaults.
+
+    Attributes:
+        timeout_iters: passes until every rank has a prompt, while every rank has decode rows to run.
+        batching_wait_iters: passes after that, in which more prompts may come.
+    """
+
+    timeout_iters: Tokens = 50
+    batching_wait_iters: Tokens = 10
+
+
+def balance_or_none(value: Any) -> Any:
+    """True stands for the engine's defaults, False for none."""
+    return (AttentionDpBalance() if value else None) if isinstance(value, bool) else value
+
+
+Balance = Annotated[AttentionDpBalance | None, BeforeValidator(balance_or_none)]
 
 
 class Trtllm(Spec):
@@ -30,8 +50,8 @@ class Trtllm(Spec):
             `overlap_scheduler`. Off under overlap: a pass is planned when the one before it has landed, so nobody waits an extra pass.
         batch_wait_timeout_iters: passes that prompts may be held back for while rows run alone (T6); 0 is off.
         batch_wait_max_tokens_ratio: share of the budget below which a pass holds its prompts back (T6).
-        attention_dp: ranks of attention data parallelism (T7).
-        attention_dp_balance: whether prompts wait until all ranks have some (T7).
+        attention_dp: ranks of attention data parallelism (T7), which pass together; every option holds for a rank.
+        attention_dp_balance: how long prompts wait until all ranks have some (T7); True is the engine's defaults, None not at all.
         max_seq_len: prompt plus output at which generation stops; a prompt at or over it is refused (E2).
         speculation: draft tokens.
 
@@ -53,7 +73,7 @@ class Trtllm(Spec):
     batch_wait_timeout_iters: Tokens = 0
     batch_wait_max_tokens_ratio: Share = 0.0
     attention_dp: Count = 1
-    attention_dp_balance: Flag = False
+    attention_dp_balance: Balance = None
     max_seq_len: Count | None = None
     speculation: Any = None
 
@@ -76,6 +96,14 @@ class Trtllm(Spec):
         if self.max_tokens_in_kv is not None and self.max_tokens_in_kv < self.tokens_per_block:
             raise SpecError(
                 f"max_tokens_in_kv={self.max_tokens_in_kv}: must hold a block of {self.tokens_per_block}; raise it, or None for no limit"
+            )
+        if self.attention_dp_balance is not None and self.attention_dp == 1:
+            raise SpecError(
+                "attention_dp_balance: must be left off with attention_dp=1, where there is no other rank to wait for; drop it"
+            )
+        if self.batch_wait_timeout_iters and self.attention_dp > 1:
+            raise SpecError(
+                f"batch_wait_timeout_iters={self.batch_wait_timeout_iters}: must be 0 with attention_dp above 1, where the engine turns it off; drop it"
             )
         if self.admission_lookahead and not self.overlap_scheduler:
             raise SpecError(

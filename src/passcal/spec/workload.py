@@ -9,14 +9,13 @@ from pydantic import field_validator, model_validator
 from passcal.errors import SpecError, Unsupported
 from passcal.spec.base import Count, Duration, Spec
 
-__all__ = ["ClosedLoop", "Replay", "Workload"]
+__all__ = ["ASKED", "ClosedLoop", "Replay", "Workload"]
 
 MOST = 2**31 - 1
-ARRIVALS = np.dtype(
-    [("dispatch_ms", "f8"), ("isl", "i8"), ("prefix", "i8"), ("osl", "i8"), ("group", "i8"), ("shared", "i8")]
-)
-REPLAY_COLUMNS = ("dispatch_ms", "isl", "prefix", "osl", "prefix_group", "prefix_len")
-SHAPE_KEYS = ("isl", "prefix", "osl", "prefix_group", "prefix_len")
+ASKED = ("isl", "prefix", "osl", "group", "shared", "pinned")  # what a request asks for, as stored
+ARRIVALS = np.dtype([("dispatch_ms", "f8"), *((name, "i8") for name in ASKED)])
+SHAPE_KEYS = ("isl", "prefix", "osl", "prefix_group", "prefix_len", "data_parallel_rank")
+REPLAY_COLUMNS = ("dispatch_ms", *SHAPE_KEYS)
 
 
 def check_lengths(isl: Any, prefix: Any, osl: Any, where: str) -> None:
@@ -86,7 +85,7 @@ class Workload(Spec):
             concurrency: clients.
             prefix: prompt tokens that are cached already, below isl.
             shapes: instead of isl and osl: rows (isl, osl) or (isl, prefix, osl), or mappings with `isl`, `osl` and optionally `prefix`,
-                `prefix_group`, `prefix_len`; dealt in dispatch order and repeated when they run out.
+                `prefix_group`, `prefix_len`, `data_parallel_rank`; dealt in dispatch order and repeated when they run out.
             requests: how many are sent in all; None: clients go on for ever and the steady state is asked for.
             turnaround_ms: from dispatch to the scheduler's door.
             ingest_us_per_token: what each prompt token adds on that way.
@@ -118,8 +117,9 @@ class Workload(Spec):
 
         Args:
             rows: a pandas frame or mapping of columns `dispatch_ms`, `isl`, `osl` and optionally `prefix`, `prefix_group` and `prefix_len`
-                (requests of a group share their first `prefix_len` tokens, of the shorter one), or an iterable of rows
-                (dispatch_ms, isl, osl) or (dispatch_ms, isl, prefix, osl). Unsorted rows are sorted, with a note.
+                (requests of a group share their first `prefix_len` tokens, of the shorter one), `data_parallel_rank` (the rank of its worker
+                that a request is pinned to), or an iterable of rows (dispatch_ms, isl, osl) or (dispatch_ms, isl, prefix, osl).
+                Unsorted rows are sorted, with a note.
             turnaround_ms: from dispatch to the scheduler's door.
             ingest_us_per_token: what each prompt token adds on that way.
 
@@ -130,9 +130,9 @@ class Workload(Spec):
 
 
 class ClosedLoop(Workload):
-    """Clients in a closed loop; see `Workload.closed_loop`. `shapes` holds rows (isl, prefix, osl, group, shared)."""
+    """Clients in a closed loop; see `Workload.closed_loop`. `shapes` holds rows (isl, prefix, osl, group, shared, pinned), -1 for no group or no rank."""
 
-    shapes: tuple[tuple[int, int, int, int, int], ...]
+    shapes: tuple[tuple[int, int, int, int, int, int], ...]
     concurrency: Count
     requests: Count | None = None
     stagger_ms: Duration = 0.0
@@ -152,12 +152,13 @@ class ClosedLoop(Workload):
         )
         check_lengths(isl, prefix, osl, "shapes row ")
         group, shared = prefix_groups(columns[3], columns[4], len(listed), "shapes row ")
-        lists = (column.tolist() for column in (isl, prefix, osl, group, shared))
+        pinned = pinned_ranks(columns[5], len(listed), "shapes row ")
+        lists = (column.tolist() for column in (isl, prefix, osl, group, shared, pinned))
         return tuple(zip(*lists, strict=True))
 
 
-def shape_row(row: Any, at: int) -> tuple[Any, Any, Any, Any, Any]:
-    """A dealt shape as (isl, prefix, osl, prefix_group, prefix_len), from what the caller wrote."""
+def shape_row(row: Any, at: int) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """A dealt shape as SHAPE_KEYS, from what the caller wrote."""
     if isinstance(row, Mapping):
         unknown = sorted(set(row) - set(SHAPE_KEYS))
         if unknown or "isl" not in row or "osl" not in row:
@@ -166,14 +167,15 @@ def shape_row(row: Any, at: int) -> tuple[Any, Any, Any, Any, Any]:
                     :199
                 ]
             )
-        return row["isl"], row.get("prefix", 0), row["osl"], row.get("prefix_group"), row.get("prefix_len", 0)
+        some = row.get("prefix", 0), row["osl"], row.get("prefix_group"), row.get("prefix_len", 0)
+        return row["isl"], *some, row.get("data_parallel_rank")
     row = tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
     if len(row) == 2:
-        return row[0], 0, row[1], None, 0
+        return row[0], 0, row[1], None, 0, None
     if len(row) == 3:
-        return row[0], row[1], row[2], None, 0
-    if len(row) == 5:  # as stored
-        return row[0], row[1], row[2], None if row[3] == -1 else row[3], row[4]
+        return row[0], row[1], row[2], None, 0, None
+    if len(row) == len(ASKED):  # as stored
+        return row[0], row[1], row[2], None if row[3] == -1 else row[3], row[4], row[5]
     raise SpecError(f"shapes row {at}: {row!r}: must be (isl, osl) or (isl, prefix, osl); correct this row"[:199])
 
 
@@ -247,11 +249,12 @@ def replay_columns(rows: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
     isl, osl = (whole_column(given[name], name, "replay row ") for name in ("isl", "osl"))
     prefix = whole_column(given.get("prefix", np.zeros(len(isl), np.int64)), "prefix", "replay row ")
     group, shared = prefix_groups(given.get("prefix_group"), given.get("prefix_len"), len(isl), "replay row ")
-    if not len(dispatch) == len(isl) == len(osl) == len(prefix) == len(group):
+    pinned = pinned_ranks(given.get("data_parallel_rank"), len(isl), "replay row ")
+    if not len(dispatch) == len(isl) == len(osl) == len(prefix) == len(group) == len(pinned):
         raise SpecError("replay: columns differ in length; give every row all its values")
     check_lengths(isl, prefix, osl, "replay row ")
-    columns = {"dispatch_ms": dispatch, "isl": isl, "prefix": prefix, "osl": osl, "group": group, "shared": shared}
-    return columns, notes
+    lengths = dict(zip(ASKED, (isl, prefix, osl, group, shared, pinned), strict=True))
+    return {"dispatch_ms": dispatch, **lengths}, notes
 
 
 def prefix_groups(groups: Any, lengths: Any, count: int, where: str) -> tuple[Any, Any]:
@@ -268,6 +271,20 @@ def prefix_groups(groups: Any, lengths: Any, count: int, where: str) -> tuple[An
         at = int(np.argmax(shared < 0))
         raise SpecError(f"{where}{at}: prefix_len={shared[at]}: must not be negative; correct this row")
     return group, np.where(group >= 0, shared, 0)
+
+
+def pinned_ranks(ranks: Any, count: int, where: str) -> Any:
+    """The rank of its worker that each request asks for; -1: any."""
+    if ranks is None:
+        return np.full(count, -1)
+    listed = [-1 if r is None or r != r or str(r) == "<NA>" else r for r in np.asarray(ranks, object).tolist()]
+    pinned = whole_column(listed, "data_parallel_rank", where)
+    if (pinned < -1).any():
+        at = int(np.argmax(pinned < -1))
+        raise SpecError(
+            f"{where}{at}: data_parallel_rank={pinned[at]}: must not be negative; leave it out for any rank"
+        )
+    return pinned
 
 
 def columns_of_rows(rows: Iterable[Any]) -> dict[str, Any]:
