@@ -37,6 +37,12 @@ def scenario(workload: dict, timing: dict, engine: dict) -> dict:
     return {"name": "built", "backend": "vllm", "engine": engine, "workload": workload, "timing": timing}
 
 
+def asked_of(backend: str, *requests: dict, timing: dict = TEN_MS, plane: dict | None = None, **engine: object) -> dict:
+    """A replay at another backend, its engine as given."""
+    workload = {"mode": "replay", "requests": list(requests), **(plane or {})}
+    return {"name": "built", "backend": backend, "engine": engine, "workload": workload, "timing": timing}
+
+
 def deployed(asked: dict, replicas: int, routing: str = "round_robin") -> dict:
     """The scenario on several workers."""
     return {**asked, "deployment": {"replicas": replicas, "routing": routing}}
@@ -55,6 +61,12 @@ def plans(asked: dict) -> list[dict[int, int]]:
 
     simulate(asked, scheduler=Telling)
     return seen
+
+
+def shapes(asked: dict, engine: int = 0) -> list[tuple[int, int, int]]:
+    """(prompt tokens, chunks, rows) of each pass of one engine."""
+    keys = ("prefill_tokens", "prefill_requests", "decode_requests")
+    return [tuple(each[key] for key in keys) for each in simulate(asked)["passes"] if each["engine"] == engine]
 
 
 def column(asked: dict, key: str) -> list:

@@ -120,7 +120,8 @@ def test_outputs_are_cut_to_the_pool():
 REFUSALS = [
     ({"page_size": 64, "chunked_prefill_size": 63}, "chunked_prefill_size 63 is below page_size 64"),
     ({"schedule_policy": "dfs-weight"}, "schedule_policy 'dfs-weight' is not modelled"),
-    ({"dp_size": 2}, "'dp_size' is not modelled"),
+    ({"dp_size": 5, "chunked_prefill_size": 4}, "chunked_prefill_size 0 for each of 5 ranks is below page_size 1"),
+    ({"dp_size": 2, "max_running_requests": 1}, "max_running_requests is 0 for each of 2 ranks"),
     ({"host_loop": {}}, "'host_loop' is not modelled"),
     ({"max_total_tokens": 11}, "isl 9 leaves no output room"),
 ]

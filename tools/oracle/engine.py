@@ -45,6 +45,9 @@ class Scheduler(Protocol):
     def look(self, step: int, flying: list[Row]) -> None:
         """Before each plan: the passes since the worker last drained, and this rank's rows of the one under way."""
 
+    def lead(self, ranks: Sequence["Scheduler"]) -> None:
+        """Before each plan, said to rank 0 alone: settle what depends on all ranks of the group."""
+
     def plan(self) -> list[Row]:
         """Decide a pass, moving requests and memory to where they stand once it is launched; [] for no pass."""
 
@@ -56,13 +59,16 @@ class Scheduler(Protocol):
 
 
 class Alone:
-    """A scheduler that has no group, no launch times, and whose plans depend on neither."""
+    """What to say for a scheduler that has no group, no launch times, and whose plans depend on neither."""
 
     ranks = 1
     launch_times: Launch | None = None
 
     def look(self, step: int, flying: list[Row]) -> None:
         """Nothing to see."""
+
+    def lead(self, ranks: Sequence[Scheduler]) -> None:
+        """Nothing to settle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +144,10 @@ class Worker:
 
     def plan(self, flying: list[list[Row]]) -> list[list[Row]]:
         """E1: each rank plans its own share, at one instant."""
-        rows = []
         for rank, under_way in zip(self.ranks, flying, strict=True):
             rank.look(self.step, under_way)
-            rows.append(rank.plan())
-        return rows
+        self.ranks[0].lead(self.ranks)
+        return [rank.plan() for rank in self.ranks]
 
     def drained(self) -> int:
         """V15: with nothing left to run, the count of passes starts over."""

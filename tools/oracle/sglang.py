@@ -1,5 +1,7 @@
 """SGLang's scheduler, one method a rule: rounds, joining, decoding, retraction. The ids are those of the clauses."""
 
+from collections.abc import Sequence
+
 from tools.oracle.engine import Alone
 from tools.oracle.requests import OutputRow, PromptRow, Request, Row, State
 from tools.oracle.sglang_admission import SglangAdmission
@@ -22,6 +24,11 @@ class SglangScheduler(SglangAdmission, Alone):
     # What the engine asks of a scheduler.
 
     @property
+    def ranks(self) -> int:
+        """S18: each plans alone, and they pass together (E1)."""
+        return self.options.dp_size
+
+    @property
     def plans_ahead(self) -> bool:
         """S1: with overlap, round k is planned when pass k-1 starts."""
         return not self.options.disable_overlap_schedule
@@ -30,6 +37,12 @@ class SglangScheduler(SglangAdmission, Alone):
         """S1: requests wait first come, first served."""
         request.state = State.WAITING
         self.queue.append(request)
+
+    def lead(self, ranks: Sequence["SglangScheduler"]) -> None:
+        """S14, S18: the counter is the group's: the last pass with prefill, of whichever rank, set it."""
+        deferrals = max(rank.deferrals for rank in ranks)
+        for rank in ranks:
+            rank.deferrals = deferrals
 
     def plan(self) -> list[Row]:
         """S2: publish, join, drop, then a prefill, and a decode only if that gives nothing."""

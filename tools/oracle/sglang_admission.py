@@ -46,16 +46,35 @@ class SglangAdmission(SglangMemory):
 
     def initial_ratio(self) -> float:
         """S12: what the outputs are expected to use of what they may use."""
-        return min(1.0, 0.7 * self.options.schedule_conservativeness)
+        return min(1.0, 0.7 * self.conservativeness())
+
+    # S18: what the ranks of a group share.
+
+    def conservativeness(self) -> float:
+        """S18: with DP attention less of the outputs is expected."""
+        return self.options.schedule_conservativeness * (0.3 if self.options.dp_size > 1 else 1)
+
+    def chunk_limit(self) -> int | None:
+        """S18: the ranks share the chunk; None with chunking off."""
+        chunk = self.options.chunked_prefill_size
+        return None if chunk is None else self.options.per_rank(chunk)
+
+    def input_limit(self) -> int:
+        """S18: max_prefill_tokens is every rank's own."""
+        return self.options.max_prefill_tokens
+
+    def running_limit(self) -> int:
+        """S18: the ranks share the slots."""
+        return self.options.per_rank(self.options.max_running_requests)
 
     # S6: budgets.
 
     def budgets(self) -> Prefill:
         """S6: what is left of everything before the first prompt."""
         debit = self.mixed_debit()
-        chunk = self.options.chunked_prefill_size
+        chunk = self.chunk_limit()
         return Prefill(
-            input=self.options.max_prefill_tokens - debit,
+            input=self.input_limit() - debit,
             chunk=None if chunk is None else chunk - debit,
             now=debit,
             promised=debit + sum(self.expected(request) for request in self.running),
@@ -130,7 +149,7 @@ class SglangAdmission(SglangMemory):
 
     def slots(self) -> int:
         """S5: leavers still hold theirs (S4)."""
-        return self.options.max_running_requests - len(self.running)
+        return self.running_limit() - len(self.running)
 
     def is_exhausted(self, plan: Prefill) -> bool:
         """S7: max_prefill_tokens is soft: only exhaustion stops."""

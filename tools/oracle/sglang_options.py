@@ -24,10 +24,11 @@ class Options:
     prefill_decode_interval: int
     ignore_eos: bool
     disable_radix_cache: bool
+    dp_size: int
 
     @classmethod
     def read(cls, engine: object) -> "Options":
-        """Parse the options; S8: a chunk below a page never admits. S11: mixing needs chunking."""
+        """Parse the options; S8: a chunk below a page never admits. S11: mixing needs chunking. S18: nor do no slots."""
         fields = Fields(engine, "engine")
         chunk = fields.whole("chunked_prefill_size", 8192, low=CHUNKING_OFF)
         chunk = chunk if chunk > 0 else None
@@ -44,10 +45,18 @@ class Options:
             prefill_decode_interval=fields.whole("prefill_decode_interval", 0),
             ignore_eos=fields.flag("ignore_eos", True),
             disable_radix_cache=fields.flag("disable_radix_cache", False),
+            dp_size=fields.whole("dp_size", 1, low=1),
         )
         fields.close()
-        if chunk is not None and chunk < options.page_size:
+        of_ranks = f" for each of {options.dp_size} ranks" if options.dp_size > 1 else ""
+        if chunk is not None and (share := options.per_rank(chunk)) < options.page_size:
             raise ScenarioError(
-                f"engine: chunked_prefill_size {chunk} is below page_size {options.page_size}; raise it"
+                f"engine: chunked_prefill_size {share}{of_ranks} is below page_size {options.page_size}; raise it"
             )
+        if options.per_rank(options.max_running_requests) < 1:
+            raise ScenarioError(f"engine: max_running_requests is 0{of_ranks}; raise it")
         return options
+
+    def per_rank(self, limit: int) -> int:
+        """S18: what each rank has of a limit that they share."""
+        return limit // self.dp_size

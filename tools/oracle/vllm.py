@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tools.oracle.engine import Launch
+from tools.oracle.engine import Alone, Launch
 from tools.oracle.errors import ScenarioError
 from tools.oracle.kv import Block
 from tools.oracle.requests import Lengths, Request, Row, State
@@ -22,7 +22,7 @@ class Plan:
     blocked: bool = False
 
 
-class VllmScheduler(VllmMemory):
+class VllmScheduler(VllmMemory, Alone):
     """Running requests in admission order, a waiting queue, and one token budget a pass.
 
     Every rule is a method, here or in the base class, so that a subclass can break one alone.
