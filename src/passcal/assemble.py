@@ -57,6 +57,7 @@ BY_RANK = (  # tables with a row a rank
     "contents",
     "tables",
     "slots",
+    "resident",
     "lists",
     "sglang",
     "trtllm",
@@ -117,6 +118,7 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
         "bucket_tail": np.full((1, ring), NOBODY, np.int64),
         "residues": np.zeros((1, int(fit.rank["block_size"][0]) or 1), np.int64),
         "homes": np.full(max(1, int(lengths.group.max()) + 1), NOBODY),
+        "resident": np.zeros((1, max(1, int(lengths.group.max()) + 1)), np.int64),
         "blocks": table(np.zeros((1, 2), BLOCK)),
         "contents": np.zeros((1, 1), np.int64),
         "tables": np.zeros((1, 1, 1), np.int64),
@@ -153,7 +155,7 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
 def fit_engine(engine: Any, lengths: Lengths, identities: bool) -> Fitting:
     """What this engine adds to the tables."""
     if isinstance(engine, Vllm):
-        return fit_vllm(engine, lengths, identities)
+        return fit_vllm(engine, lengths)
     if isinstance(engine, Sglang):
         return fit_sglang(engine, lengths, identities)
     if isinstance(engine, Trtllm):

@@ -71,8 +71,8 @@ class Distribution:
         """The weighted mean; NaN if empty."""
         if not self.count:
             return float("nan")
-        total = self._values.sum() if self._weights is None else np.dot(self._values, self._weights)
-        return float(total) / self.count
+        total = self._values if self._weights is None else self._values * self._weights
+        return float(total.sum()) / self.count
 
     @cached_property
     def std(self) -> float:

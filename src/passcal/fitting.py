@@ -70,7 +70,8 @@ class Fitting:
 def empty_rank() -> Any:
     """RANK[1] with empty queues."""
     ranks = np.zeros(1, RANK)
-    for name in ("arrived_head", "arrived_tail", "waiting_head", "waiting_tail"):
+    lists = ("arrived_head", "arrived_tail", "waiting_head", "waiting_tail", "newest", "remains_head", "remains_tail")
+    for name in lists:
         ranks[name] = NOBODY
     ranks["most_flying"], ranks["idle"], ranks["interval"] = 1, 1, 1
     return ranks

@@ -14,7 +14,7 @@ from passcal.spec.engine import Vllm
 __all__ = ["fit_vllm"]
 
 
-def fit_vllm(engine: Vllm, lengths: Lengths, identities: bool) -> Fitting:
+def fit_vllm(engine: Vllm, lengths: Lengths) -> Fitting:
     """Knobs, pool and, where prompts can hit cached blocks, the tables of the prefix cache.
 
     Raises:
@@ -26,11 +26,12 @@ def fit_vllm(engine: Vllm, lengths: Lengths, identities: bool) -> Fitting:
     seats = min(engine.max_num_seqs, lengths.most)
     rank = rank_row(engine)
     grouped = engine.enable_prefix_caching and bool((lengths.group >= 0).any())
-    if grouped and engine.num_gpu_blocks is None:
-        raise Unsupported(
-            "prefix_group: which blocks are resident decides the hits; give num_gpu_blocks, or a constant prefix instead"
-        )
-    fixed, room = cache_tables(engine, lengths, osl, rank, seats) if grouped or identities else ({}, 0)
+    fixed: dict[str, Any] = {}
+    room = 0
+    if grouped and engine.num_gpu_blocks is None:  # what was computed once stays
+        rank["caching"], rank["sharing"] = 1, 1
+    elif grouped:
+        fixed, room = cache_tables(engine, lengths, osl, rank, seats)
     if engine.launch is not None:
         fixed |= launch_tables(engine, lengths, rank, seats)
         room += 4 + 2 * seats + lengths.most
@@ -72,10 +73,10 @@ def rank_row(engine: Vllm) -> Any:
     if engine.speculation is not None:
         r["drafts"], r["accepted"] = engine.speculation.drafts, engine.speculation.accepted
     r["offload"] = engine.host_offload and engine.num_gpu_blocks is not None
-    r["crowded"] = r["may_crowd"] = engine.long_prefill_token_threshold == 0 and not (r["drafts"] or r["offload"])
+    r["crowded"] = engine.long_prefill_token_threshold == 0 and not (r["drafts"] or r["offload"])
     if engine.num_gpu_blocks is not None:
         r["memory"], r["caching"] = 1, engine.enable_prefix_caching
-        r["usable"] = r["free"] = engine.num_gpu_blocks - 1
+        r["usable"] = r["free"] = r["blank"] = engine.num_gpu_blocks - 1
         r["mark"] = int(engine.watermark * engine.num_gpu_blocks)
     return ranks
 
@@ -96,7 +97,7 @@ def launch_tables(engine: Vllm, lengths: Lengths, rank: Any, seats: int) -> dict
         times[name] = getattr(engine.launch, name)
     times["capture"] = engine.launch.max_cudagraph_capture_size
     times["eager_fraction"] = engine.launch.eager_queue_fraction
-    rank["launching"], rank["crowded"], rank["may_crowd"] = 1, 0, 0
+    rank["launching"], rank["crowded"] = 1, 0
     lists = np.zeros((1, LISTS, seats), np.int64)
     return {"launches": table(times), "lists": lists, "outs": np.zeros((1, lengths.most))}
 
@@ -113,7 +114,7 @@ def cache_tables(engine: Vllm, lengths: Lengths, osl: Any, rank: Any, seats: int
     line = np.array([0, *range(2, count + 2), 1])  # the front, every block, the back
     blocks["after"][line[:-1]], blocks["before"][line[1:]] = line[1:], line[:-1]
     r = rank[0]
-    r["identities"], r["crowded"], r["may_crowd"], r["groups"], r["slots_free"] = 1, 0, 0, groups, slots
+    r["identities"], r["crowded"], r["groups"], r["slots_free"] = 1, 0, groups, slots
     tables = {
         "blocks": table(blocks[np.newaxis]),
         "contents": np.full((1, (groups + slots) * width), NOBODY, np.int64),

@@ -9,7 +9,7 @@ from typing import Any
 from passcal.calendar.backends import land, plan, write_rank
 from passcal.calendar.launch import come_out, next_decision, next_out
 from passcal.calendar.packing import clear_shape
-from passcal.core import cycle
+from passcal.core import cycle, remains
 from passcal.core.compiled import entry, jit
 from passcal.core.engine import align, landed, launched, may_start, plans_again
 from passcal.core.handle import handle
@@ -284,7 +284,7 @@ def repeat(state: State, rank: Any, k: int) -> None:
             need = state.residues[k, (number + 1) % rank.block_size]
             if need > rank.free:
                 break
-            rank.free -= need
+            remains.take_front(state, rank, need)
         number += 1
         context += rows
         start = end

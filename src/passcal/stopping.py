@@ -118,7 +118,8 @@ class LimitCycle:
         patience = self.max_passes if self.jump_after is None else min(self.jump_after, self.max_passes)
         if search(machine, patience, self.strict):
             return self._turn(machine, startup, ())
-        if self.jump_after is not None and (jumped := jump(machine)) is not None:
+        evicting = machine.world["preemptions"] > 0
+        if self.jump_after is not None and not evicting and (jumped := jump(machine)) is not None:
             note = (
                 f"start-up is longer than {patience} passes: this is the cycle of the cohorts that the burst tends to"
             )
@@ -161,7 +162,7 @@ class Window:
     """Measure a stretch of a closed loop after a warm-up.
 
     Attributes:
-        requests: requests in the window; None: at least 20 a client and 2,000 in all, doubled until a drift test passes.
+        requests: requests in the window; None: at least 20 a client and 1,000 in all, doubled until a drift test passes.
         warmup: requests before the window; None: ten a client, and as many more as the drift test asks for.
         max_requests: where growing ends.
     """
@@ -190,7 +191,7 @@ class Window:
         while world["sent"] < warmup:
             machine.advance(max(1000, 4 * clients))
         first = begin_log(machine)
-        wanted, drift = self.requests or max(2000, 20 * clients), True
+        wanted, drift = self.requests or max(1000, 20 * clients), True
         while True:
             machine.world["until_row"] = first.rows + wanted
             machine.finish()

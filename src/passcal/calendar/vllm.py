@@ -4,8 +4,16 @@ from typing import Any
 
 from passcal.calendar import launch, speculation
 from passcal.calendar.packing import add_chunk, clear_shape
-from passcal.calendar.vllm_memory import known_tokens, newest_flies, preempt, register_outputs, release, release_late
-from passcal.core import blocks, crowd, cycle
+from passcal.calendar.vllm_memory import (
+    crowd_blocks,
+    known_tokens,
+    newest_flies,
+    preempt,
+    register_outputs,
+    release,
+    release_late,
+)
+from passcal.core import blocks, crowd, cycle, remains
 from passcal.core.compiled import jit
 from passcal.core.rank import (
     HELD_BLOCKS,
@@ -76,14 +84,11 @@ def decide(state: State, rank: Any, k: int, horizon: float) -> int:
     """Running first, in admission order, then waiting, in order of visibility (V1)."""
     intake(state, rank, horizon)
     rank.held_by, rank.preempted = HELD_NOT, 0
-    need = crowd.needs(state, rank, k)
-    if need > rank.free and rank.memory:
-        crowd.dissolve(state, rank, k)
-        need = 0
-    rank.free -= need
+    if rank.memory:
+        crowd_blocks(state, rank, k)
     capped = rank.long_prefill > 0 and seats_taken(rank) + rank.waiting != 1  # V10
     rank.deferring = defers_prefill(state, rank, k)
-    if rank.identities and (rank.drafts > 0 or rank.offload):
+    if rank.caching and (rank.drafts > 0 or rank.offload):
         register_outputs(state, rank, k)
     rows, budget = continue_running(state, rank, k, rank.budget - rank.crowd, capped)
     if rank.preempted == 0 and rank.held_by == HELD_NOT:
@@ -141,7 +146,7 @@ def continue_running(state: State, rank: Any, k: int, budget: int, capped: bool)
             break
         blocks.take(state, rank, i, need)
         s.given = new
-        if rank.identities:
+        if rank.caching:
             blocks.register(state, rank, i, min(s.computed + new, known_tokens(state, rank, i)))
         budget -= new + drafts
         rows += 1
@@ -197,12 +202,10 @@ def seat(state: State, rank: Any, i: int, hits: int, past: int, new: int) -> Non
     if request.preemptions == 0:
         request.cached = past
     speculation.begin(state, rank, i)
-    if rank.identities:
-        if s.slot == NOBODY:
-            blocks.open_slot(state, rank, i)
+    if rank.caching:
         blocks.hold(state, rank, i, hits)
     blocks.take(state, rank, i, blocks.missing(rank, s, past + new))
-    if rank.identities:
+    if rank.caching:
         blocks.register(state, rank, i, min(past + new, known_tokens(state, rank, i)))
 
 
@@ -215,7 +218,7 @@ def finish(state: State, rank: Any, k: int, i: int) -> None:
         state.late[k, rank.lates] = i
         rank.lates += 1
     else:
-        if rank.identities:  # accepted drafts may have filled a block (V16)
+        if rank.caching:  # accepted drafts may have filled a block (V16)
             blocks.register(state, rank, i, 1 * state.sequences[i].computed)
         release(state, rank, i)
 
@@ -263,8 +266,6 @@ def land(state: State, k: int) -> None:
         state.running[k, kept] = i
         kept += 1
     rank.running = kept
-    if rank.may_crowd and not rank.crowded:
-        crowd.reform(state, rank, k)
 
 
 @jit
@@ -272,7 +273,9 @@ def write(state: State, k: int, out: Any, n: int) -> int:
     """Write what rank k will do next as numbers, from position n on; returns the next position."""
     rank = state.ranks[k]
     out[n] = rank.lates
-    n = cycle.write_crowd(state, rank, k, out, n + 1)
+    n = crowd.write(state, rank, out, n + 1)
+    if rank.memory:
+        n = remains.write(state, rank, out, n)
     for j in range(rank.running):
         n = cycle.write_sequence(state, state.running[k, j], out, n)
     for j in range(rank.lates):

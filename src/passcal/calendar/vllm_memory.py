@@ -3,12 +3,12 @@
 from typing import Any
 
 from passcal.calendar import speculation
-from passcal.core import blocks
+from passcal.core import blocks, crowd, remains
 from passcal.core.compiled import jit
 from passcal.core.rank import forget, push_front
-from passcal.core.tables import State
+from passcal.core.tables import NOBODY, State
 
-__all__ = ["known_tokens", "newest_flies", "preempt", "register_outputs", "release", "release_late"]
+__all__ = ["crowd_blocks", "known_tokens", "newest_flies", "preempt", "register_outputs", "release", "release_late"]
 
 
 @jit
@@ -42,6 +42,17 @@ def newest_flies(state: State, rank: Any, k: int) -> bool:
 
 
 @jit
+def crowd_blocks(state: State, rank: Any, k: int) -> None:
+    """The crowd's rows take their blocks, oldest first; each time one finds none, the newest sequence is preempted (V8)."""
+    served = 0
+    while crowd.needs(state, rank, k) - served > rank.free:
+        served += rank.free
+        remains.take_front(state, rank, 1 * rank.free)
+        preempt(state, rank, k)
+    remains.take_front(state, rank, crowd.needs(state, rank, k) - served)
+
+
+@jit
 def preempt(state: State, rank: Any, k: int) -> int:
     """The newest running sequence of rank k loses its KV and goes back to the head of waiting (V8); returns it.
 
@@ -50,22 +61,23 @@ def preempt(state: State, rank: Any, k: int) -> int:
     """
     rank.preempted += 1
     state.world[0].preemptions += 1
+    i = state.running[k, rank.running - 1] if rank.running > 0 else rank.newest
     if rank.lates > 0:
-        i = state.late[k, rank.lates - 1]
-        if state.sequences[i].serial > state.sequences[state.running[k, rank.running - 1]].serial:
+        late = state.late[k, rank.lates - 1]
+        if i == NOBODY or state.sequences[late].serial > state.sequences[i].serial:
             rank.lates -= 1
-            state.requests[i].preemptions += 1
-            release(state, rank, i)
-            return i
-    rank.running -= 1
-    i = state.running[k, rank.running]
+            state.requests[late].preemptions += 1
+            release(state, rank, late)
+            return late
+    if rank.running > 0:
+        rank.running -= 1
+    else:
+        crowd.evict(state, rank, k)
     s = state.sequences[i]
-    blocks.give_back(state, rank, i)
+    blocks.give_back(state, rank, i, True)
     s.reached = max(s.reached, s.computed)
     s.computed, s.given = 0, 0
     state.requests[i].preemptions += 1
-    if rank.caching and not rank.identities:
-        state.world[0].lost = 1  # what it held could be hit when it resumes
     push_front(state, rank, i)
     return i
 
@@ -75,7 +87,7 @@ def release_late(state: State, rank: Any, k: int) -> None:
     """The ends of the pass before become known: seats and blocks are free again."""
     for j in range(rank.lates):
         i = state.late[k, j]
-        if rank.identities:  # its last full block becomes known with its last output
+        if rank.caching:  # its last full block becomes known with its last output
             blocks.register(state, rank, i, state.sequences[i].computed)
         release(state, rank, i)
     rank.lates = 0
@@ -84,7 +96,7 @@ def release_late(state: State, rank: Any, k: int) -> None:
 @jit
 def release(state: State, rank: Any, i: int) -> None:
     """Sequence i gives back its blocks for good."""
-    blocks.give_back(state, rank, i)
+    blocks.give_back(state, rank, i, False)
     if rank.identities:
         blocks.close_slot(state, rank, i)
     forget(state, i)

@@ -1,16 +1,17 @@
 """A pool of KV blocks: by count, and by identity where prompts can hit cached blocks (V6-V9).
 
-`rank.memory == 0`: KV never binds, nothing is counted and every wish fits. `rank.identities == 1`: besides the count every block is known by
-what it holds. A block's identity is its whole prefix, so it is either a block of a prefix group or one of a single sequence. The free
+`rank.memory == 0`: KV never binds, nothing is counted and every wish fits. Where no two sequences share a block, counting is enough, what evicted
+ones can hit included (see `remains`). `rank.identities == 1`: prompts share blocks, so besides the count every block is known by what it holds. A block's identity is its whole prefix, so it is either a block of a prefix group or one of a single sequence. The free
 queue runs from FRONT to BACK through `BLOCK.after`; what a free block holds can be hit until the block is taken again.
 """
 
 from typing import Any
 
+from passcal.core import remains
 from passcal.core.compiled import jit
 from passcal.core.tables import NOBODY, State
 
-__all__ = ["cover", "give_back", "hold", "lookup", "missing", "register", "take"]
+__all__ = ["close_slot", "cover", "give_back", "hold", "lookup", "missing", "register", "take"]
 
 NOTHING, DEAD = -1, -2  # contents of a block: never registered; registered, but by a sequence that is gone
 FRONT, BACK = 0, 1  # rows of BLOCK that end the free queue; row 1 is not vLLM's null block, which is simply left out
@@ -37,17 +38,20 @@ def take(state: State, rank: Any, i: int, count: int) -> None:
     if rank.identities:
         for j in range(count):
             state.tables[rank.index, s.slot, s.held + j] = pop_front(state, rank)
+        rank.free -= count
+    else:
+        remains.take_front(state, rank, count)
     s.held += count
-    rank.free -= count
 
 
 @jit
-def give_back(state: State, rank: Any, i: int) -> None:
-    """Sequence i lets go of its blocks, the last one first (V9)."""
+def give_back(state: State, rank: Any, i: int, evicted: bool) -> None:
+    """Sequence i lets go of its blocks, the last one first (V9); an evicted one will come again."""
+    if not rank.memory:
+        return
     s = state.sequences[i]
     if not rank.identities:
-        rank.free += s.held
-        s.held = 0
+        remains.leave_behind(state, rank, i, evicted and rank.caching > 0)
         return
     at = FRONT
     for j in range(s.held - 1, -1, -1):
@@ -119,8 +123,10 @@ def content_of(state: State, rank: Any, i: int, j: int) -> int:
 @jit
 def lookup(state: State, rank: Any, i: int, length: int) -> tuple[int, int]:
     """Leading registered blocks of sequence i, and how many of them nobody holds; at most all but the last token (V9)."""
+    if rank.sharing:
+        return resident_blocks(state, rank, i, length - 1), 0
     if not rank.identities:
-        return 0, 0
+        return 1 * state.sequences[i].registered, 1 * state.sequences[i].registered
     hits, free = 0, 0
     while hits < (length - 1) // rank.block_size:
         content = content_of(state, rank, i, hits)
@@ -134,9 +140,25 @@ def lookup(state: State, rank: Any, i: int, length: int) -> tuple[int, int]:
 
 
 @jit
+def resident_blocks(state: State, rank: Any, i: int, tokens: int) -> int:
+    """Of the first tokens of sequence i, the whole blocks that prompts of its group have computed, where memory never binds."""
+    request = state.requests[i]
+    if request.group < 0:
+        return 0
+    return min(state.resident[rank.index, request.group], min(tokens, request.shared, request.isl) // rank.block_size)
+
+
+@jit
 def hold(state: State, rank: Any, i: int, hits: int) -> None:
     """Sequence i holds the first `hits` cached blocks."""
+    if not rank.memory:
+        return
+    if not rank.identities:
+        remains.reclaim(state, rank, i)
+        return
     s = state.sequences[i]
+    if s.slot == NOBODY:
+        open_slot(state, rank, i)
     for j in range(hits):
         b = state.contents[rank.index, content_of(state, rank, i, j)]
         if state.blocks[rank.index, b].refs == 0:
@@ -150,7 +172,13 @@ def hold(state: State, rank: Any, i: int, hits: int) -> None:
 @jit
 def register(state: State, rank: Any, i: int, tokens: int) -> None:
     """The full blocks of sequence i up to this many tokens can be hit from now on; the oldest copy of a content is hit first."""
-    s = state.sequences[i]
+    s, group = state.sequences[i], state.requests[i].group
+    if rank.sharing and group >= 0:
+        most = min(tokens, state.requests[i].shared, state.requests[i].isl) // rank.block_size
+        state.resident[rank.index, group] = max(state.resident[rank.index, group], most)
+    if not rank.identities:
+        s.registered = max(s.registered, tokens // rank.block_size)
+        return
     while s.registered < tokens // rank.block_size:
         b, content = state.tables[rank.index, s.slot, s.registered], content_of(state, rank, i, s.registered)
         state.blocks[rank.index, b].content, state.blocks[rank.index, b].twin = content, NOBODY

@@ -1,8 +1,9 @@
 """Decode rows as an aggregate: a count, a sum of contexts, a ring of finish passes, and who needs a block when.
 
 Every row of the crowd gets one token in every pass (the budget covers all seats, and its rows stand before every prompt), so nothing about
-a row need be touched until it finishes. Rows join in admission order, hence those of one bucket finish in running order. When
-blocks run short the crowd is dissolved into literal rows, since then the order of single rows decides; it forms again when they suffice.
+a row need be touched until it finishes or is evicted. Rows join in admission order, hence those of one bucket finish in running order, and the
+newest is the last that joined: `SEQUENCE.older` and `newer` thread the crowd by age, `before` and `after` each bucket. While a row is in the
+crowd its `generated` and `last_pass` stay what they were when it joined.
 """
 
 from typing import Any
@@ -11,20 +12,24 @@ from passcal.core import blocks
 from passcal.core.compiled import jit
 from passcal.core.tables import NOBODY, State
 
-__all__ = ["dissolve", "finishers", "join", "needs", "reform"]
+__all__ = ["evict", "finishers", "join", "needs", "write"]
 
 
 @jit
 def join(state: State, rank: Any, k: int, i: int) -> None:
-    """Sequence i, whose first token the landing pass emitted, decodes from the next pass on."""
+    """Sequence i, whose token the landing pass emitted, decodes from the next pass on."""
     s, request = state.sequences[i], state.requests[i]
     bucket = (rank.number + request.osl - s.generated) % state.bucket_head.shape[1]
-    s.after = NOBODY
+    s.after, s.before = NOBODY, state.bucket_tail[k, bucket]
     if state.bucket_head[k, bucket] == NOBODY:
-        state.bucket_head[k, bucket] = i
+        state.bucket_head[k, bucket], s.before = i, NOBODY
     else:
-        state.sequences[state.bucket_tail[k, bucket]].after = i
+        state.sequences[s.before].after = i
     state.bucket_tail[k, bucket] = i
+    s.older, s.newer = rank.newest, NOBODY
+    if rank.newest != NOBODY:
+        state.sequences[rank.newest].newer = i
+    rank.newest = i
     rank.crowd += 1
     rank.crowd_kv += request.isl + s.generated
     if rank.memory:
@@ -38,19 +43,35 @@ def needs(state: State, rank: Any, k: int) -> int:
 
 
 @jit
+def depart(state: State, rank: Any, k: int, i: int, passed: int) -> None:
+    """Sequence i leaves the crowd after so many passes in it: what it computed, holds and registered is written down (V9, V12)."""
+    s, request = state.sequences[i], state.requests[i]
+    if s.newer == NOBODY:
+        rank.newest = s.older
+    else:
+        state.sequences[s.newer].older = s.older
+    if s.older != NOBODY:
+        state.sequences[s.older].newer = s.newer
+    s.generated += passed
+    s.computed = request.isl + s.generated - 1
+    rank.crowd -= 1
+    if rank.memory:
+        unknown = 1 if rank.lookahead and passed > 0 else 0  # of its tokens, the one in flight when it was planned last
+        s.held = blocks.cover(s.computed, rank.block_size)
+        s.registered = (s.computed - unknown) // rank.block_size
+
+
+@jit
 def finishers(state: State, rank: Any, k: int) -> int:
     """Advance the crowd by the pass that lands; returns the head of the list of rows that end with it."""
     bucket = rank.number % state.bucket_head.shape[1]
     head = state.bucket_head[k, bucket]
     i = head
     while i != NOBODY:
-        s, request = state.sequences[i], state.requests[i]
-        s.generated = request.osl
-        s.computed = request.isl + request.osl - 1
-        rank.crowd -= 1
+        s = state.sequences[i]
+        depart(state, rank, k, i, rank.number - s.last_pass)
         rank.crowd_kv -= s.computed
         if rank.memory:
-            s.held = blocks.cover(s.computed, rank.block_size)
             state.residues[k, (rank.number - s.computed + 1) % rank.block_size] -= 1
         i = s.after
     state.bucket_head[k, bucket] = NOBODY
@@ -59,55 +80,32 @@ def finishers(state: State, rank: Any, k: int) -> int:
 
 
 @jit
-def reform(state: State, rank: Any, k: int) -> None:
-    """The leading decode rows of rank k join the crowd again, if a block is free for each: then their order cannot matter for a while.
-
-    Rows behind them stay literal, and join when they emit, as prompts do.
-    """
-    rows = 0
-    while rows < rank.running and decodes(state, rank, state.running[k, rows]):
-        rows += 1
-    if rows == 0 or rank.free < rows:
-        return
-    for j in range(rows):
-        join(state, rank, k, state.running[k, j])
-    rank.running -= rows
-    for j in range(rank.running):
-        state.running[k, j] = state.running[k, j + rows]
-    rank.crowded = 1
-
-
-@jit
-def decodes(state: State, rank: Any, i: int) -> bool:
-    """Whether sequence i emitted in the pass that lands, and lacks one token only before the next."""
-    s = state.sequences[i]
-    return s.last_pass == rank.number and s.generated > 0 and state.requests[i].isl + s.generated - s.computed == 1
+def evict(state: State, rank: Any, k: int) -> int:
+    """The newest row leaves the crowd between two passes; returns it. It is the last of its bucket too."""
+    i = rank.newest
+    s, request = state.sequences[i], state.requests[i]
+    bucket = (s.last_pass + request.osl - s.generated) % state.bucket_head.shape[1]
+    state.bucket_tail[k, bucket] = s.before
+    if s.before == NOBODY:
+        state.bucket_head[k, bucket] = NOBODY
+    else:
+        state.sequences[s.before].after = NOBODY
+    depart(state, rank, k, i, rank.number - s.last_pass)
+    rank.crowd_kv -= request.isl + s.generated
+    if rank.memory:
+        state.residues[k, (rank.number + 1 - s.computed) % rank.block_size] -= 1
+    s.last_pass, s.last_ms = rank.number, rank.end_ms
+    return i
 
 
 @jit
-def dissolve(state: State, rank: Any, k: int) -> None:
-    """Turn the crowd into literal rows, before the others of running; decode rows stay literal until `reform`."""
-    ring, members, found = state.bucket_head.shape[1], state.scratch, 0
-    for remaining in range(1, ring):
-        i = state.bucket_head[k, (rank.number + remaining) % ring]
-        while i != NOBODY:
-            s, request = state.sequences[i], state.requests[i]
-            s.generated = request.osl - remaining
-            s.computed = request.isl + s.generated - 1
-            s.held = blocks.cover(s.computed, rank.block_size) if rank.memory else 0
-            s.last_pass, s.last_ms = rank.number, rank.end_ms
-            at = found
-            while at > 0 and state.sequences[members[at - 1]].serial > s.serial:
-                members[at] = members[at - 1]
-                at -= 1
-            members[at] = i
-            found += 1
-            i = s.after
-        state.bucket_head[k, (rank.number + remaining) % ring] = NOBODY
-    for j in range(rank.running - 1, -1, -1):
-        state.running[k, j + found] = state.running[k, j]
-    for j in range(found):
-        state.running[k, j] = members[j]
-    rank.running += found
-    rank.crowd, rank.crowd_kv, rank.crowded = 0, 0, 0
-    state.residues[k, :] = 0
+def write(state: State, rank: Any, out: Any, n: int) -> int:
+    """Write the rows as numbers from position n on, newest first, each with the passes that it has left; returns the next position."""
+    i = rank.newest
+    while i != NOBODY:
+        s, request = state.sequences[i], state.requests[i]
+        out[n], out[n + 1], out[n + 2] = request.isl, request.osl, request.prefix
+        out[n + 3] = s.last_pass + request.osl - s.generated - rank.number
+        n += 4
+        i = s.older
+    return n

@@ -9,7 +9,7 @@ from typing import Any
 from passcal.core.compiled import jit
 from passcal.core.tables import NOBODY, State
 
-__all__ = ["mark", "may_repeat", "same", "write_crowd", "write_list", "write_sequence"]
+__all__ = ["mark", "may_repeat", "same", "write_list", "write_sequence"]
 
 
 @jit
@@ -40,22 +40,6 @@ def mark(state: State, row: int, length: int) -> None:
     world, rank, here = state.world[0], state.ranks[0], state.marks[row]
     here.now, here.passes, here.sent, here.length = world.now, world.passes, world.sent, length
     here.crowd, here.crowd_kv, here.running, here.waiting = rank.crowd, rank.crowd_kv, rank.running, rank.waiting
-
-
-@jit
-def write_crowd(state: State, rank: Any, k: int, out: Any, n: int) -> int:
-    """Rows of the crowd, by passes that they have left."""
-    ring, found, ahead = state.bucket_head.shape[1], 0, 0
-    while found < rank.crowd:
-        ahead += 1
-        i = state.bucket_head[k, (rank.number + ahead) % ring]
-        while i != NOBODY:
-            request = state.requests[i]
-            out[n], out[n + 1], out[n + 2], out[n + 3] = ahead, request.isl, request.osl, request.prefix
-            n += 4
-            found += 1
-            i = state.sequences[i].after
-    return n
 
 
 @jit

@@ -1,7 +1,8 @@
 """The tables that are at once the kernel's state, its log and, through pandas, the user's frames.
 
 Times are milliseconds, lengths tokens, KV in blocks. A list of sequences (inbox, arrived, waiting, a crowd's bucket) is threaded
-through `SEQUENCE.after`/`before`, so a sequence stands in one list at a time and lists need no room of their own; -1 ends a list.
+through `SEQUENCE.after`/`before`, so a sequence stands in one list at a time and lists need no room of their own; -1 ends a list. A second
+pair, `older`/`newer`, threads the crowd by age and evicted sequences by eviction.
 """
 
 from typing import Any, NamedTuple
@@ -65,11 +66,14 @@ SEQUENCE = np.dtype(
         ("given", "i4"),  # tokens of the pass that is planned or in flight
         ("reached", "i4"),  # the most that was computed when it was evicted
         ("held", "i4"),  # blocks
-        ("registered", "i4"),  # of these, how many can be hit
+        ("registered", "i4"),  # of these, how many can be hit; of an evicted one, how many it left that still can
+        ("behind", "i4"),  # in the free queue, between what it left and what the next one did
         ("known", "i4"),  # the most that were ever registered
         ("slot", "i4"),  # row of its block table
-        ("after", "i8"),
-        ("before", "i8"),
+        ("after", "i4"),
+        ("before", "i4"),
+        ("older", "i4"),  # neighbours in the crowd, or among evicted ones
+        ("newer", "i4"),
         ("serial", "i4"),  # admission order
         ("last_pass", "i4"),  # the pass that emitted its newest token
         ("last_ms", "f8"),  # and when
@@ -262,7 +266,8 @@ RANK = np.dtype(
         ("index", "i8"),
         ("leader", "i8"),  # first rank of the worker whose ranks run in lockstep
         ("interval", "i8"),  # passes between prefills
-        ("caching", "i8"),  # 1: a preempted sequence could hit its own blocks
+        ("caching", "i8"),  # 1: a preempted sequence can hit its own blocks
+        ("sharing", "i8"),  # 1: memory never binds, and prompts of a group hit all that any of them has computed
         ("groups", "i8"),
         ("slots_free", "i8"),
         ("waited", "i8"),  # 1: it had no rows in the last pass of its group
@@ -283,8 +288,11 @@ RANK = np.dtype(
         ("running", "i8"),
         ("crowd", "i8"),
         ("crowd_kv", "i8"),
-        ("may_crowd", "i8"),  # 0: the order of single rows always matters
-        ("crowded", "i8"),  # 1: decode rows live in the crowd
+        ("newest", "i8"),  # row of the crowd
+        ("crowded", "i8"),  # 1: decode rows live in the crowd, since the order of single rows does not matter
+        ("blank", "i8"),  # free blocks that nobody can hit, before all others
+        ("remains_head", "i8"),  # evicted sequences that can hit blocks
+        ("remains_tail", "i8"),
         ("arrived_head", "i8"),
         ("arrived_tail", "i8"),
         ("waiting_head", "i8"),
@@ -395,6 +403,7 @@ class State(NamedTuple):
     bucket_tail: Any  # i8[ranks, ring]
     residues: Any  # i8[ranks, block_size], crowd rows that need a block when pass number mod block_size is this
     homes: Any  # i8[groups], the rank that a prefix group is routed to
+    resident: Any  # i8[ranks, groups], blocks of a group's prefix that any of its prompts has computed there
     blocks: Any  # BLOCK[ranks, blocks + 2], or [1, 2]
     contents: Any  # i8[ranks, (groups + slots) * width], oldest block that holds a content
     tables: Any  # i8[ranks, slots, width], blocks of a sequence in order
