@@ -4,6 +4,7 @@ import pytest
 
 from tools.oracle.engine import Worker
 from tools.oracle.launching import LaunchingWorker
+from tools.oracle.requests import Lengths, Request
 from tools.oracle.routing import LeastLoaded, PrefixAffinity
 from tools.oracle.timing import Shape
 
@@ -29,15 +30,13 @@ def outputs_at_once(self, rows, at_ms):
 
 def last_of_the_least(self, request):
     """E4 broken: ties go to the highest index."""
-    place = max(self.loads, key=lambda each: (-self.loads[each], each))
-    self.loads[place] += 1
-    return place
+    return max(self.loads, key=lambda each: (-self.loads[each], each))
 
 
 def everybody_takes_a_turn(self, request):
     """E4 broken: who follows its group uses up a turn too."""
     at_home = request.lengths.prefix_group in self.homes
-    place = PrefixAffinity.place(self, request)
+    place = PrefixAffinity.choose(self, request)
     self.turns += at_home
     return place
 
@@ -45,7 +44,7 @@ def everybody_takes_a_turn(self, request):
 def place_alone(self, request):
     """E4 broken: nobody follows anybody."""
     self.homes.clear()
-    return PrefixAffinity.place(self, request)
+    return PrefixAffinity.choose(self, request)
 
 
 def parallel(self, rank, request):
@@ -89,11 +88,11 @@ BREAKS = {
     ),
     "E4 workers": ("router", {"in_turn": lambda self, turn: (0, 0)}, "replicas_round_robin_async"),
     "E4 turns": ("router", {"in_turn": lambda self, turn: (-1 - turn % 2, 0)}, "replicas_ingest_order_async"),
-    "E4 ties": ("router", {"place": last_of_the_least}, "replicas_dp_least_loaded_sync"),
+    "E4 ties": ("router", {"choose": last_of_the_least}, "replicas_dp_least_loaded_sync"),
     "E4 done": ("router", {"done": lambda self, request, place: None}, "replicas_least_loaded_replay_async"),
     "E4 done text": ("worker", {"emit": told_at_once}, "launch_detokenizer_async"),
-    "E4 home turns": ("router", {"place": everybody_takes_a_turn}, "replicas_prefix_affinity_sync"),
-    "E4 affinity": ("router", {"place": place_alone}, "replicas_prefix_affinity_async"),
+    "E4 home turns": ("router", {"choose": everybody_takes_a_turn}, "replicas_prefix_affinity_sync"),
+    "E4 affinity": ("router", {"choose": place_alone}, "replicas_prefix_affinity_async"),
     "V15 drained": ("worker", {"drained": lambda self: self.step}, "interval_vllm_drains_async"),
     "V14 eager": ("worker", {"is_eager": lambda self, rows: False}, "launch_eager_async"),
     "V14 capture": (
@@ -119,5 +118,5 @@ def test_a_broken_clause_shows(clause: str):
 
 def test_least_loaded_would_not_do_without_its_counts():
     """E4: who never loses a request ends up with round robin."""
-    router = LeastLoaded(2, 2)
-    assert [router.place(None) for _ in range(5)] == [(0, 0), (0, 1), (1, 0), (1, 1), (0, 0)]
+    router, request = LeastLoaded(2, 2), Request(0, Lengths(9, 0, 9), 0.0, 0.0)
+    assert [router.place(request) for _ in range(5)] == [(0, 0), (0, 1), (1, 0), (1, 1), (0, 0)]

@@ -60,5 +60,5 @@ def deploy(asked: Scenario, clock: Clock, on_done: Callable[[Request], None], pa
         worker_class(index, [make(asked.engine) for _ in range(one.ranks)], asked.timing, clock, on_done)
         for index in range(asked.replicas)
     ]
-    router = (parts.router or ROUTERS[asked.routing])(asked.replicas, one.ranks)
+    router = (parts.router or ROUTERS[asked.routing])(asked.replicas, one.ranks, one.ranks_by_tokens)
     return Deployment(workers, router)

@@ -29,6 +29,14 @@ class Scheduler(Protocol):
         """How many such ranks, each with a scheduler of its own, make one worker."""
 
     @property
+    def ranks_by_tokens(self) -> bool:
+        """Whether the rank of a request is the one with the fewest active tokens, whatever the routing (T7)."""
+
+    @property
+    def idle_shape(self) -> Shape | None:
+        """What a rank without rows runs while others of its group have some, if that costs anything."""
+
+    @property
     def launch_times(self) -> Launch | None:
         """Launch times, where the host counts."""
 
@@ -62,6 +70,8 @@ class Alone:
     """What to say for a scheduler that has no group, no launch times, and whose plans depend on neither."""
 
     ranks = 1
+    ranks_by_tokens = False
+    idle_shape: Shape | None = None
     launch_times: Launch | None = None
 
     def look(self, step: int, flying: list[Row]) -> None:
@@ -163,7 +173,8 @@ class Worker:
     def book(self, rows: list[list[Row]], start_ms: float) -> float:
         """E1: price every rank and write the pass down; the end of the slowest is everybody's."""
         shapes = {rank: Shape.of(mine) for rank, mine in enumerate(rows) if mine}
-        duration_ms = self.duration_ms([self.timing.pass_ms(shape) for shape in shapes.values()])
+        priced = [*shapes.values(), *self.idle_shapes(len(self.ranks) - len(shapes))]
+        duration_ms = self.duration_ms([self.timing.pass_ms(shape) for shape in priced])
         for rank, shape in shapes.items():
             self.passes.append(Pass(self.first + rank, start_ms, start_ms + duration_ms, shape))
         for row in (row for mine in rows for row in mine):
@@ -171,6 +182,11 @@ class Worker:
                 row.request.admitted_ms = start_ms
         self.step += 1
         return start_ms + duration_ms
+
+    def idle_shapes(self, ranks: int) -> list[Shape]:
+        """T7: what so many ranks without rows run meanwhile; it is priced, and not written down."""
+        shape = self.ranks[0].idle_shape
+        return [shape] * ranks if shape else []
 
     def duration_ms(self, prices: list[float]) -> float:
         """E1: the slowest rank is waited for."""

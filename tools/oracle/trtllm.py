@@ -1,12 +1,13 @@
 """TensorRT-LLM's schedulers and the loop around them, one method a rule. The ids are those of the engine clauses."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tools.oracle.engine import Alone
 from tools.oracle.errors import ScenarioError
 from tools.oracle.kv import BlockPool
 from tools.oracle.requests import Lengths, OutputRow, PromptRow, Request, Row, State
+from tools.oracle.timing import Shape
 from tools.oracle.trtllm_budget import Shares, TrtllmBudget
 
 
@@ -22,8 +23,22 @@ class TrtllmScheduler(TrtllmBudget, Alone):
         self.queue: deque[Request] = deque()
         self.active: list[Request] = []
         self.pool = BlockPool(self.usable_blocks())
+        self.prompts: Shares = []  # of the plan in the making, and the rows
+        self.rows: list[Request] = []
 
     # What the engine asks of a scheduler.
+
+    ranks_by_tokens = True
+
+    @property
+    def ranks(self) -> int:
+        """T7: every option holds for one rank."""
+        return self.options.attention_dp
+
+    @property
+    def idle_shape(self) -> Shape | None:
+        """T7: a rank without rows runs a dummy token."""
+        return Shape(rows=1, context=1)
 
     @property
     def plans_ahead(self) -> bool:
@@ -48,14 +63,25 @@ class TrtllmScheduler(TrtllmBudget, Alone):
         request.state = State.WAITING
         self.queue.append(request)
 
-    def plan(self) -> list[Row]:
-        """T5: intake, capacity, budget, batch wait, launch."""
+    def lead(self, ranks: Sequence["TrtllmScheduler"]) -> None:
+        """T7: all ranks propose; then their prompts go, or all of them are held."""
+        for rank in ranks:
+            rank.propose()
+        if self.holds([(bool(rank.prompts), bool(rank.rows)) for rank in ranks]):
+            for rank in ranks:
+                rank.prompts = []
+
+    def propose(self) -> None:
+        """T5: intake, capacity, budget, batch wait."""
         self.resume_paused()
         self.intake()
-        prompts, rows = self.micro_batch(self.capacity())
-        if self.waits(prompts, rows):
-            prompts = []
-        return self.launch(prompts, rows)
+        self.prompts, self.rows = self.micro_batch(self.capacity())
+        if self.waits(self.prompts, self.rows):
+            self.prompts = []
+
+    def plan(self) -> list[Row]:
+        """T5: launch what was proposed, and not held."""
+        return self.launch(self.prompts, self.rows)
 
     def receive(self, request: Request, now_ms: float) -> bool:
         """T13: an output appears at the end of its pass; the last one ends the request."""

@@ -1,4 +1,4 @@
-"""How TensorRT-LLM deals its token budget: T4, T6, T9 and T10, one method a rule."""
+"""How TensorRT-LLM deals its token budget: T4, T6, T7, T9 and T10, one method a rule."""
 
 from tools.oracle.requests import Request
 from tools.oracle.trtllm_options import Options
@@ -12,6 +12,8 @@ class TrtllmBudget:
     def __init__(self, engine: object) -> None:
         self.options = Options.read(engine)
         self.waited = 0
+        self.waited_for_ranks = 0
+        self.batched = 0
 
     # Where a seated request stands.
 
@@ -107,4 +109,32 @@ class TrtllmBudget:
             self.waited += 1
             return True
         self.waited = 0
+        return False
+
+    # T7: the balance of the ranks.
+
+    def holds(self, ranks: list[tuple[bool, bool]]) -> bool:
+        """T7: whether the prompts of all ranks wait; each rank has said whether it has prompts, and rows."""
+        prompts, rows = [prompt for prompt, _ in ranks], all(row for _, row in ranks)
+        if self.options.attention_dp_balance is None or not any(prompts):
+            return False
+        return self.waits_for_more(rows) if all(prompts) else self.waits_for_ranks(rows)
+
+    def waits_for_ranks(self, all_decode: bool) -> bool:
+        """T7: some rank has no prompt: wait for it, some turns long, while every rank decodes."""
+        self.waited_for_ranks += 1
+        if all_decode and self.waited_for_ranks < self.options.attention_dp_balance.timeout_iters:
+            return True
+        self.waited_for_ranks = 0
+        return False
+
+    def waits_for_more(self, all_decode: bool) -> bool:
+        """T7: every rank has a prompt: wait for more of them, some turns long, while every rank decodes."""
+        self.waited_for_ranks = 0
+        if not all_decode:
+            return False
+        if self.batched < self.options.attention_dp_balance.batching_wait_iters:
+            self.batched += 1
+            return True
+        self.batched = 0
         return False

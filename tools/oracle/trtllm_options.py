@@ -10,6 +10,14 @@ CHUNK_POLICIES = ("FCFS", "EQUAL_PROGRESS")
 
 
 @dataclass(frozen=True, slots=True)
+class Balance:
+    """T7: how long prompts wait for those of other ranks, and then for more of them."""
+
+    timeout_iters: int
+    batching_wait_iters: int
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """Under the engine's own names; any other is refused."""
 
@@ -24,10 +32,12 @@ class Options:
     overlap_scheduler: bool
     batch_wait_timeout_iters: int
     batch_wait_max_tokens_ratio: float
+    attention_dp: int
+    attention_dp_balance: Balance | None
 
     @classmethod
     def read(cls, engine: object) -> "Options":
-        """Parse the options; T9: a budget below the unit starves prompts."""
+        """Parse the options; T9: a budget below the unit starves prompts. T7: ranks do not wait as T6 does."""
         fields = Fields(engine, "engine")
         block = fields.whole("tokens_per_block", 32, low=1)
         options = cls(
@@ -42,9 +52,26 @@ class Options:
             overlap_scheduler=fields.flag("overlap_scheduler", True),
             batch_wait_timeout_iters=fields.whole("batch_wait_timeout_iters", 0),
             batch_wait_max_tokens_ratio=fields.number("batch_wait_max_tokens_ratio", 0.0),
+            attention_dp=fields.whole("attention_dp", 1, low=1),
+            attention_dp_balance=read_balance(fields.take("attention_dp_balance", None)),
         )
         fields.close()
         budget, unit = options.max_num_tokens, options.chunk_unit
         if options.enable_chunked_prefill and budget < unit:
             raise ScenarioError(f"engine: max_num_tokens {budget} is below the chunk unit of {unit}; raise it")
+        waits = options.batch_wait_timeout_iters or options.batch_wait_max_tokens_ratio
+        if options.attention_dp > 1 and waits:
+            raise ScenarioError("engine: batch_wait_* is not modelled with attention_dp above 1; use the balance")
+        if options.attention_dp == 1 and options.attention_dp_balance:
+            raise ScenarioError("engine: attention_dp_balance needs attention_dp above 1")
         return options
+
+
+def read_balance(value: object) -> Balance | None:
+    """Parse the balance of the ranks; null for none."""
+    if value is None:
+        return None
+    fields = Fields(value, "attention_dp_balance")
+    balance = Balance(fields.whole("timeout_iters"), fields.whole("batching_wait_iters"))
+    fields.close()
+    return balance
