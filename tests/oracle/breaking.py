@@ -4,8 +4,7 @@ import json
 from functools import cache
 
 from tools.oracle import simulate
-from tools.oracle.engine import Worker
-from tools.oracle.launching import LaunchingWorker
+from tools.oracle.deployment import worker_class
 from tools.oracle.routing import ROUTERS
 from tools.oracle.schedulers import scheduler_class
 
@@ -24,9 +23,8 @@ def part_of(asked: dict, part: str) -> type:
     """The class that a scenario asks for, as its scheduler, worker or router."""
     if part == "router":
         return ROUTERS[asked.get("deployment", {}).get("routing", "round_robin")]
-    if part == "worker":
-        return LaunchingWorker if asked["engine"].get("launch") else Worker
-    return scheduler_class(asked["backend"])
+    scheduler = scheduler_class(asked["backend"])
+    return worker_class(scheduler(asked["engine"])) if part == "worker" else scheduler
 
 
 def shows(members: dict, name: str, part: str = "scheduler") -> bool:

@@ -122,7 +122,8 @@ REFUSALS = [
     ({"schedule_policy": "dfs-weight"}, "schedule_policy 'dfs-weight' is not modelled"),
     ({"dp_size": 5, "chunked_prefill_size": 4}, "chunked_prefill_size 0 for each of 5 ranks is below page_size 1"),
     ({"dp_size": 2, "max_running_requests": 1}, "max_running_requests is 0 for each of 2 ranks"),
-    ({"host_loop": {}}, "'host_loop' is not modelled"),
+    ({"host_loop": {"prefill_select_ms": 1}}, "host_loop lacks 'decode_select_ms'"),
+    ({"host_loop": {"prefill_select_ms": 1, "decode_select_ms": 1}}, "host_loop needs the overlap schedule"),
     ({"max_total_tokens": 11}, "isl 9 leaves no output room"),
 ]
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tools.oracle.engine import Pass, Scheduler, Worker
+from tools.oracle.engine import HostLoop, Launch, Pass, Scheduler, Worker
 from tools.oracle.errors import ScenarioError
 from tools.oracle.events import Clock
 from tools.oracle.launching import LaunchingWorker
@@ -11,6 +11,7 @@ from tools.oracle.requests import Request
 from tools.oracle.routing import ROUTERS, Router
 from tools.oracle.scenario import Scenario
 from tools.oracle.schedulers import scheduler_class
+from tools.oracle.selecting import SelectingWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,14 @@ class Deployment:
         return sorted(every, key=lambda each: (each.start_ms, each.engine))
 
 
+WORKERS: dict[type, type[Worker]] = {Launch: LaunchingWorker, HostLoop: SelectingWorker}
+
+
+def worker_class(scheduler: Scheduler) -> type[Worker]:
+    """The worker for what a scheduler's host takes."""
+    return WORKERS.get(type(scheduler.host_times), Worker)
+
+
 def deploy(asked: Scenario, clock: Clock, on_done: Callable[[Request], None], parts: Parts) -> Deployment:
     """Build what a scenario describes, or refuse it."""
     make = parts.scheduler or scheduler_class(asked.backend)
@@ -55,9 +64,9 @@ def deploy(asked: Scenario, clock: Clock, on_done: Callable[[Request], None], pa
     one.refuse_impossible(asked.workload.lengths())
     if asked.replicas > 1 and isinstance(asked.engine, dict) and asked.engine.get("prefill_decode_interval"):
         raise ScenarioError("deployment: replicas with prefill_decode_interval are not modelled")
-    worker_class = parts.worker or (LaunchingWorker if one.launch_times else Worker)
+    make_worker = parts.worker or worker_class(one)
     workers = [
-        worker_class(index, [make(asked.engine) for _ in range(one.ranks)], asked.timing, clock, on_done)
+        make_worker(index, [make(asked.engine) for _ in range(one.ranks)], asked.timing, clock, on_done)
         for index in range(asked.replicas)
     ]
     router = (parts.router or ROUTERS[asked.routing])(asked.replicas, one.ranks, one.ranks_by_tokens)

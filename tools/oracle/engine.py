@@ -21,6 +21,14 @@ class Launch:
     detokenizer_ms: float
 
 
+@dataclass(frozen=True, slots=True)
+class HostLoop:
+    """S19: what the host takes to select what passes next, by the kind of the pass."""
+
+    prefill_select_ms: float
+    decode_select_ms: float
+
+
 class Scheduler(Protocol):
     """What a backend has to say for one rank; it is built from the raw `engine` object of the scenario."""
 
@@ -37,8 +45,8 @@ class Scheduler(Protocol):
         """What a rank without rows runs while others of its group have some, if that costs anything."""
 
     @property
-    def launch_times(self) -> Launch | None:
-        """Launch times, where the host counts."""
+    def host_times(self) -> Launch | HostLoop | None:
+        """What the host takes, where it counts."""
 
     @property
     def plans_ahead(self) -> bool:
@@ -67,12 +75,12 @@ class Scheduler(Protocol):
 
 
 class Alone:
-    """What to say for a scheduler that has no group, no launch times, and whose plans depend on neither."""
+    """What to say for a scheduler that has no group and no host that counts, and whose plans depend on neither."""
 
     ranks = 1
     ranks_by_tokens = False
     idle_shape: Shape | None = None
-    launch_times: Launch | None = None
+    host_times: Launch | HostLoop | None = None
 
     def look(self, step: int, flying: list[Row]) -> None:
         """Nothing to see."""

@@ -2,47 +2,28 @@
 
 from collections.abc import Callable, Sequence
 
-from tools.oracle.engine import Launch, Pass, Scheduler, Worker
+from tools.oracle.engine import Launch, Pass, Scheduler
 from tools.oracle.events import Clock, Kind
+from tools.oracle.host import HostWorker
 from tools.oracle.requests import Request, Row
 from tools.oracle.timing import Timing
 
 
-class LaunchingWorker(Worker):
-    """Decides passes at moments of its own, and lets outputs go when the host comes to them; no pass moves for it.
+class LaunchingWorker(HostWorker):
+    """Lets outputs go when the host comes to them; no pass moves for it."""
 
-    The host goes round: decide and launch pass k+1, wait for the end of pass k, hand on its outputs, decide k+2.
-    """
+    costs: Launch
 
     def __init__(
         self, index: int, ranks: Sequence[Scheduler], timing: Timing, clock: Clock, on_done: Callable[[Request], None]
     ) -> None:
         super().__init__(index, ranks, timing, clock, on_done)
-        self.costs: Launch = ranks[0].launch_times
-        self.flying: list[Row] = []  # rows of the last pass that was launched, while its outputs are not handed on
-        self.flying_end_ms = 0.0
         self.detokenized_ms = 0.0
-
-    def decide(self) -> None:
-        """Plan the next pass; with it launched, or with none to launch, wait for the outputs of the one before."""
-        self.deciding, self.busy = False, True
-        rows = self.plan([self.flying])
-        if any(rows):
-            launch_end_ms = self.launch_next(rows)
-            self.hand_on(self.leave_ms(launch_end_ms))
-            self.next_decision(self.decision_ms(launch_end_ms))
-            self.flying, self.flying_end_ms = rows[0], self.passes[-1].end_ms
-        elif self.flying:
-            self.hand_on(self.flying_end_ms)
-            self.next_decision(self.flying_end_ms)
-            self.flying = []
-        else:
-            self.busy, self.step = False, self.drained()
 
     def launch_next(self, rows: list[list[Row]]) -> float:
         """V14: the pass starts when the one before ends; the launch ends, the eager one while the device works."""
         now_ms = self.clock.now_ms
-        self.book(rows, max(now_ms, self.flying_end_ms) if self.flying else now_ms)
+        self.book(rows, max(now_ms, self.flying_end_ms))
         booked = self.passes[-1]
         launch_end_ms = now_ms + self.launch_ms(rows[0])
         if self.is_eager(rows[0]):
@@ -62,23 +43,6 @@ class LaunchingWorker(Worker):
     def eager_floor_ms(self, booked: Pass) -> float:
         """V14: an eager launch is not over before this fraction of its pass is."""
         return booked.start_ms + self.costs.eager_queue_fraction * (booked.end_ms - booked.start_ms)
-
-    def leave_ms(self, launch_end_ms: float) -> float:
-        """V14: outputs of k leave at the end of k, and not before k+1 is launched."""
-        return max(self.flying_end_ms, launch_end_ms)
-
-    def decision_ms(self, launch_end_ms: float) -> float:
-        """V14: k+2 is decided once k+1 is launched and k is over."""
-        return max(self.flying_end_ms, launch_end_ms)
-
-    def hand_on(self, at_ms: float) -> None:
-        """The outputs under way appear."""
-        self.schedule_outputs([self.flying], at_ms)
-
-    def next_decision(self, at_ms: float) -> None:
-        """Decide when the host is free again."""
-        self.deciding = True
-        self.clock.at(at_ms, Kind.DECIDE, self.decide)
 
     def emit(self, rank: int, request: Request) -> None:
         """V14: the scheduler knows an output as it leaves; the client has it once a serial detokenizer is done."""

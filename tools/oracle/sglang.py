@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tools.oracle.engine import Alone
+from tools.oracle.engine import Alone, HostLoop
 from tools.oracle.requests import OutputRow, PromptRow, Request, Row, State
 from tools.oracle.sglang_admission import SglangAdmission
 
@@ -27,6 +27,11 @@ class SglangScheduler(SglangAdmission, Alone):
     def ranks(self) -> int:
         """S18: each plans alone, and they pass together (E1)."""
         return self.options.dp_size
+
+    @property
+    def host_times(self) -> HostLoop | None:
+        """S19: the host's times."""
+        return self.options.host_loop
 
     @property
     def plans_ahead(self) -> bool:

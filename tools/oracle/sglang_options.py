@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tools.oracle.engine import HostLoop
 from tools.oracle.errors import ScenarioError
 from tools.oracle.fields import Fields
 
@@ -25,6 +26,7 @@ class Options:
     ignore_eos: bool
     disable_radix_cache: bool
     dp_size: int
+    host_loop: HostLoop | None
 
     @classmethod
     def read(cls, engine: object) -> "Options":
@@ -46,6 +48,7 @@ class Options:
             ignore_eos=fields.flag("ignore_eos", True),
             disable_radix_cache=fields.flag("disable_radix_cache", False),
             dp_size=fields.whole("dp_size", 1, low=1),
+            host_loop=read_host_loop(fields.take("host_loop", None)),
         )
         fields.close()
         of_ranks = f" for each of {options.dp_size} ranks" if options.dp_size > 1 else ""
@@ -55,8 +58,20 @@ class Options:
             )
         if options.per_rank(options.max_running_requests) < 1:
             raise ScenarioError(f"engine: max_running_requests is 0{of_ranks}; raise it")
+        if options.host_loop and (options.disable_overlap_schedule or options.dp_size > 1):
+            raise ScenarioError("engine: host_loop needs the overlap schedule and a dp_size of 1")
         return options
 
     def per_rank(self, limit: int) -> int:
         """S18: what each rank has of a limit that they share."""
         return limit // self.dp_size
+
+
+def read_host_loop(value: object) -> HostLoop | None:
+    """Parse the host's times; null for none."""
+    if value is None:
+        return None
+    fields = Fields(value, "host_loop")
+    host_loop = HostLoop(fields.number("prefill_select_ms"), fields.number("decode_select_ms"))
+    fields.close()
+    return host_loop

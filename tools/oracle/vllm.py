@@ -43,7 +43,7 @@ class VllmScheduler(VllmMemory, Alone):
         return self.options.data_parallel_size
 
     @property
-    def launch_times(self) -> Launch | None:
+    def host_times(self) -> Launch | None:
         """V14: the host's times."""
         return self.options.launch
 
