@@ -5,7 +5,7 @@ import pytest
 from tools.oracle.engine import Worker
 from tools.oracle.launching import LaunchingWorker
 from tools.oracle.requests import Lengths, Request
-from tools.oracle.routing import LeastLoaded, PrefixAffinity
+from tools.oracle.routing import LeastLoaded, PrefixAffinity, RoundRobin
 from tools.oracle.timing import Shape
 
 from .breaking import shows
@@ -74,6 +74,19 @@ def later_passes(self, rows):
     return LaunchingWorker.launch_next(self, rows)
 
 
+def pinned_later(self, request):
+    """E4 broken: who insists on a rank takes no turn of the workers either."""
+    turns = self.turns
+    place = RoundRobin.choose(self, request)
+    self.turns = turns + (request.lengths.data_parallel_rank is None)
+    return place
+
+
+def least_of_all(self, request):
+    """E4 broken: the worker is that of the least loaded rank of all, whichever rank is insisted on."""
+    return min(self.loads, key=lambda each: (self.loads[each], each))
+
+
 BREAKS = {
     "E1 slowest": ("worker", {"duration_ms": lambda self, prices: min(prices)}, "dp_two_ranks_sync"),
     "E1 sum": ("worker", {"duration_ms": lambda self, prices: sum(prices)}, "dp_two_ranks_async"),
@@ -93,6 +106,10 @@ BREAKS = {
     "E4 done text": ("worker", {"emit": told_at_once}, "launch_detokenizer_async"),
     "E4 home turns": ("router", {"choose": everybody_takes_a_turn}, "replicas_prefix_affinity_sync"),
     "E4 affinity": ("router", {"choose": place_alone}, "replicas_prefix_affinity_async"),
+    "E4 pinned": ("router", {"rank": lambda self, worker, rank, request: rank}, "pinned_to_one_rank_async"),
+    "E4 pinned turns": ("router", {"choose": pinned_later}, "pinned_round_robin_sync"),
+    "E4 pinned load": ("router", {"choose": least_of_all}, "pinned_least_loaded_async"),
+    "E4 pinned home": ("router", {"rank": lambda self, worker, rank, request: rank}, "pinned_affinity_sync"),
     "V15 drained": ("worker", {"drained": lambda self: self.step}, "interval_vllm_drains_async"),
     "V14 eager": ("worker", {"is_eager": lambda self, rows: False}, "launch_eager_async"),
     "V14 capture": (

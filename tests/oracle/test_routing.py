@@ -59,6 +59,57 @@ def test_every_backend_may_be_replicated(backend: str):
         assert mine == [request["token_ms"] for request in alone["requests"]]
 
 
+def pinned(request: dict, rank: int | None) -> dict:
+    """The request, for this rank alone."""
+    return {**request, "data_parallel_rank": rank}
+
+
+def test_a_pinned_request_takes_the_turn_of_its_worker():
+    """E4: request n goes to worker n mod 2, to the rank that it insists on; else n div 2 mod 3 counts all requests."""
+    ranks = [None, 2, 0, None, None, 1, 1, None]
+    requests = [pinned(sent(10, 2, at), rank) for at, rank in enumerate(ranks)]
+    asked = deployed(replay(*requests, data_parallel_size=3), 2)
+    assert column(asked, "engine") == [0, 3 + 2, 0, 3 + 1, 2, 3 + 1, 1, 3 + 0]
+
+
+def test_a_pinned_request_goes_to_the_least_loaded_of_its_rank():
+    """E4: rank 1 of the first worker, of the second, and of the first again, though both ranks 0 are idle."""
+    requests = [pinned(sent(10, 9, at), 1) for at in range(3)]
+    asked = deployed(replay(*requests, sent(10, 1, 4), data_parallel_size=2), 2, "least_loaded")
+    assert column(asked, "engine") == [1, 3, 1, 0]
+
+
+def test_affinity_of_pinned_requests_is_to_the_worker():
+    """E4: the home is where the first one went, pinned or not; a pinned one goes to its own rank of that worker."""
+    requests = [(7, 1), (7, None), (8, None), (8, 1), (None, None), (7, 0)]
+    prompts = [pinned(sent(40, 1, at, 0, group, 32), rank) for at, (group, rank) in enumerate(requests)]
+    asked = deployed(replay(*prompts, data_parallel_size=2), 2, "prefix_affinity")
+    assert column(asked, "engine") == [1, 1, 2, 3, 1, 0]
+
+
+def test_the_tokens_of_pinned_requests_are_active():
+    """T7: two pinned to rank 1 drive the next to rank 0, which has the fewer then."""
+    requests = [pinned(sent(50, 9), 1), pinned(sent(50, 9, 1), 1), sent(90, 9, 2), sent(9, 9, 3)]
+    asked = {**replay(*requests), "backend": "trtllm", "engine": {"attention_dp": 2}}
+    assert column(asked, "engine") == [1, 1, 0, 0]
+
+
+def test_a_pinned_request_looks_at_its_rank_alone():
+    """T7: 0 and 1 fill worker 0, so the third goes to worker 1; of ranks 0, that of worker 0 is no busier, of ranks 1 it is."""
+    requests = [pinned(sent(50, 9), 0), pinned(sent(50, 9, 1), 1), sent(9, 9, 2)]
+    for rank, engine in ((0, 0), (1, 3)):
+        asked = {**replay(*requests, pinned(sent(9, 9, 3), rank)), "backend": "trtllm", "engine": {"attention_dp": 2}}
+        assert column(deployed(asked, 2, "least_loaded"), "engine") == [0, 1, 2, engine]
+
+
+@pytest.mark.parametrize("engine", [{}, {"data_parallel_size": 2}])
+def test_a_rank_that_is_not_there_is_refused(engine: dict):
+    """By its number."""
+    with pytest.raises(ScenarioError, match="data_parallel_rank 2: a worker has"):
+        simulate(replay(pinned(sent(10, 1), 2), **engine))
+    assert simulate(replay(pinned(sent(10, 1), 0), **engine))
+
+
 def test_one_worker_is_no_deployment():
     """Absent, there is one."""
     asked = replay(sent(10, 3), sent(20, 2, 5))

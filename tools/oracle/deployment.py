@@ -1,13 +1,13 @@
 """All workers of a scenario and the way to them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tools.oracle.engine import HostLoop, Launch, Pass, Scheduler, Worker
 from tools.oracle.errors import ScenarioError
 from tools.oracle.events import Clock
 from tools.oracle.launching import LaunchingWorker
-from tools.oracle.requests import Request
+from tools.oracle.requests import Lengths, Request
 from tools.oracle.routing import ROUTERS, Router
 from tools.oracle.scenario import Scenario
 from tools.oracle.schedulers import scheduler_class
@@ -57,11 +57,19 @@ def worker_class(scheduler: Scheduler) -> type[Worker]:
     return WORKERS.get(type(scheduler.host_times), Worker)
 
 
+def refuse_unknown_ranks(lengths: Iterable[Lengths], ranks: int) -> None:
+    """E4: nobody can go to a rank that is not there."""
+    for each in lengths:
+        if each.data_parallel_rank is not None and each.data_parallel_rank >= ranks:
+            raise ScenarioError(f"data_parallel_rank {each.data_parallel_rank}: a worker has {ranks}, numbered from 0")
+
+
 def deploy(asked: Scenario, clock: Clock, on_done: Callable[[Request], None], parts: Parts) -> Deployment:
     """Build what a scenario describes, or refuse it."""
     make = parts.scheduler or scheduler_class(asked.backend)
     one = make(asked.engine)
     one.refuse_impossible(asked.workload.lengths())
+    refuse_unknown_ranks(asked.workload.lengths(), one.ranks)
     if asked.replicas > 1 and isinstance(asked.engine, dict) and asked.engine.get("prefill_decode_interval"):
         raise ScenarioError("deployment: replicas with prefill_decode_interval are not modelled")
     make_worker = parts.worker or worker_class(one)

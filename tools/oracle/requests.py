@@ -18,13 +18,14 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """What a client asks for, in tokens."""
+    """What a client asks for, in tokens, and the rank that it insists on."""
 
     isl: int
     prefix: int
     osl: int
     prefix_group: int | None = None
     prefix_len: int = 0
+    data_parallel_rank: int | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -20,7 +20,8 @@ class Router:
 
     def place(self, request: Request) -> Place:
         """Where a request goes that becomes visible now; it counts there from now on."""
-        place = self.choose(request)
+        worker, rank = self.choose(request)
+        place = worker, self.rank(worker, rank, request)
         self.loads[place] += 1
         self.tokens[place] += request.lengths.isl
         return place
@@ -31,11 +32,16 @@ class Router:
         self.tokens[place] -= request.lengths.isl
 
     def choose(self, request: Request) -> Place:
-        """The rule."""
+        """The rule, for whom nothing binds to a rank."""
         raise NotImplementedError
 
-    def rank(self, worker: int, rank: int) -> int:
-        """T7: of a worker, the rank with the fewest active tokens, then requests; else the one that the rule said."""
+    def rank(self, worker: int, rank: int, request: Request) -> int:
+        """E4: of the worker, the rank that the request insists on, else the one that the rule said.
+
+        T7: else, the one with the fewest active tokens, then requests.
+        """
+        if request.lengths.data_parallel_rank is not None:
+            return request.lengths.data_parallel_rank
         if not self.by_tokens:
             return rank
         return min(range(self.ranks), key=lambda each: (*self.activity((worker, each)), each))
@@ -55,8 +61,7 @@ class RoundRobin(Router):
     def choose(self, request: Request) -> Place:
         """E4: the next in turn."""
         turn, self.turns = self.turns, self.turns + 1
-        worker, rank = self.in_turn(turn)
-        return worker, self.rank(worker, rank)
+        return self.in_turn(turn)
 
     def in_turn(self, turn: int) -> Place:
         """E4: workers first; a rank's turn comes once every worker has had one."""
@@ -67,11 +72,15 @@ class LeastLoaded(Router):
     """Where the fewest requests are that have not got their last token."""
 
     def choose(self, request: Request) -> Place:
-        """E4: the least loaded rank, ties to the lowest worker, then to the lowest rank; T7: the least loaded worker."""
-        if self.by_tokens:
-            worker = min(range(self.workers), key=lambda each: (self.load_of(each), each))
-            return worker, self.rank(worker, 0)
-        return min(self.loads, key=lambda each: (self.loads[each], each))
+        """E4: the least loaded rank, ties to the lowest worker, then to the lowest rank; T7: the least loaded worker.
+
+        Who insists on a rank goes to the least loaded of those with that number.
+        """
+        pin = request.lengths.data_parallel_rank
+        if self.by_tokens and pin is None:
+            return min(range(self.workers), key=lambda each: (self.load_of(each), each)), 0
+        places = [place for place in self.loads if pin in (None, place[1])]
+        return min(places, key=lambda each: (self.loads[each], each))
 
     def load_of(self, worker: int) -> int:
         """T7: requests on all ranks of a worker."""
@@ -85,16 +94,17 @@ class PrefixAffinity(RoundRobin):
         super().__init__(workers, ranks, by_tokens)
         self.homes: dict[int, Place] = {}
 
+    def place(self, request: Request) -> Place:
+        """E4: where the first of a group goes is the home of the group."""
+        place = super().place(request)
+        if request.lengths.prefix_group is not None:
+            self.homes.setdefault(request.lengths.prefix_group, place)
+        return place
+
     def choose(self, request: Request) -> Place:
         """E4: a group follows its first request; that one, and who has no group, takes the next turn."""
         group = request.lengths.prefix_group
-        if group is None:
-            return super().choose(request)
-        if group not in self.homes:
-            self.homes[group] = super().choose(request)
-            return self.homes[group]
-        worker, rank = self.homes[group]
-        return worker, self.rank(worker, rank)
+        return self.homes[group] if group in self.homes else super().choose(request)
 
 
 ROUTERS: dict[str, type[Router]] = {

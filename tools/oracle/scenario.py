@@ -122,6 +122,7 @@ def read_lengths(fields: Fields) -> Lengths:
     """Parse the lengths of a request and close the object that holds them."""
     isl, osl, prefix = fields.whole("isl", low=1), fields.whole("osl", low=1), fields.whole("prefix", 0)
     group = fields.whole("prefix_group", None, null=None)
-    lengths = Lengths(isl, prefix, osl, group, fields.whole("prefix_len", 0))
+    rank = fields.whole("data_parallel_rank", None, null=None)
+    lengths = Lengths(isl, prefix, osl, group, fields.whole("prefix_len", 0), rank)
     fields.close()
     return lengths
