@@ -24,29 +24,33 @@ def times(most: int) -> st.SearchStrategy[float]:
 
 
 @st.composite
-def lengths(draw: st.DrawFn, grouped: bool) -> Json:
+def lengths(draw: st.DrawFn, grouped: bool, prefixes: bool = True) -> Json:
     """Lengths, with a prefix group if asked; block edges are favoured, and a prefix may reach isl."""
     isl = draw(st.one_of(st.integers(1, 200), st.sampled_from([1, 15, 16, 17, 32, 64, 400])))
     osl = draw(st.one_of(st.integers(1, 4), st.integers(1, 48)))
     if not grouped:
-        return {"isl": isl, "prefix": draw(st.one_of(st.just(0), st.integers(0, isl + 2))), "osl": osl}
+        return {
+            "isl": isl,
+            "prefix": draw(st.integers(0, isl + 2)) if prefixes and draw(st.booleans()) else 0,
+            "osl": osl,
+        }
     group = {"prefix_group": draw(st.sampled_from([None, 0, 1])), "prefix_len": draw(st.integers(0, isl + 16))}
     return {"isl": isl, "prefix": 0, "osl": osl, **group}
 
 
 @st.composite
-def workloads(draw: st.DrawFn, grouped: bool) -> Json:
-    """A closed loop or a replay."""
+def workloads(draw: st.DrawFn, row: st.SearchStrategy[Json]) -> Json:
+    """A closed loop or a replay, of such rows."""
     plane = {
         "turnaround_ms": draw(times(200)),
         "ingest_us_per_token": draw(st.sampled_from([0.0, 0.0, 125.0, 1000.0])),
     }
     if draw(st.booleans()):
-        rows = draw(st.lists(lengths(grouped), min_size=1, max_size=6))
+        rows = draw(st.lists(row, min_size=1, max_size=6))
         sizes = {"concurrency": draw(st.integers(1, 10)), "requests": draw(st.integers(1, 30)), "shapes": rows}
         return {"mode": "closed", **sizes, "stagger_ms": draw(times(400)), **plane}
-    timed = st.lists(st.tuples(times(4000), lengths(grouped)), min_size=1, max_size=16)
-    sent = [{"dispatch_ms": at, **row} for at, row in draw(timed)]
+    timed = st.lists(st.tuples(times(4000), row), min_size=1, max_size=16)
+    sent = [{"dispatch_ms": at, **asked} for at, asked in draw(timed)]
     return {"mode": "replay", "requests": sent, **plane}
 
 
@@ -61,7 +65,7 @@ def launches() -> st.SearchStrategy[Json]:
 
 
 @st.composite
-def engines(draw: st.DrawFn, rows: list[Json], grouped: bool) -> Json:
+def vllm(draw: st.DrawFn, rows: list[Json], grouped: bool, ranks: int) -> Json:
     """Options under which every row can run for itself; memory is tight half of the time, and always if prefixes are shared."""
     longest = max(row["isl"] + row["osl"] - 1 for row in rows)
     seats, chunked = draw(st.integers(1, 12)), draw(st.booleans())
@@ -73,8 +77,11 @@ def engines(draw: st.DrawFn, rows: list[Json], grouped: bool) -> Json:
         "long_prefill_token_threshold": draw(st.one_of(st.just(0), st.just(0), st.integers(1, 200))),
         "prefill_schedule_interval": draw(st.sampled_from([1, 1, 1, 2, 3, 7])),
         "async_scheduling": draw(st.booleans()),
+        "data_parallel_size": ranks,
     }
-    if grouped or draw(st.booleans()):
+    if grouped and draw(st.sampled_from([False, False, True])):
+        engine["enable_prefix_caching"] = True  # and nothing is ever forgotten
+    elif grouped or draw(st.booleans()):
         size = draw(st.sampled_from([1, 4, 16, 32]))
         need = -(-longest // size)
         engine |= {
@@ -85,10 +92,65 @@ def engines(draw: st.DrawFn, rows: list[Json], grouped: bool) -> Json:
             "scheduler_reserve_full_isl": draw(st.booleans()),
             "host_offload": draw(st.sampled_from([False, False, True])),
         }
-    if engine["async_scheduling"] and draw(st.sampled_from([False, False, True])):
+    if engine["async_scheduling"] and ranks == 1 and draw(st.sampled_from([False, False, True])):
         engine["launch"] = draw(launches())
     if drafts := draw(st.one_of(st.just(0), st.integers(0, 5))):
         engine["speculation"] = {"drafts": drafts, "accepted": drafts * draw(st.integers(0, 16)) / 16}
+    return engine
+
+
+@st.composite
+def sglang(draw: st.DrawFn, rows: list[Json], grouped: bool, ranks: int) -> Json:
+    """The same for SGLang; the pool leaves every output its full length."""
+    page, mixed, overlap = draw(st.sampled_from([1, 1, 4, 16])), draw(st.booleans()), draw(st.booleans())
+    chunks = st.integers(ranks * page, ranks * 300)
+    engine: Json = {
+        "dp_size": ranks,
+        "enable_mixed_chunk": mixed,
+        "disable_overlap_schedule": not overlap,
+        "chunked_prefill_size": draw(chunks if mixed else st.one_of(st.just(-1), chunks)),
+        "max_prefill_tokens": draw(st.sampled_from([16384, 300])),
+        "max_running_requests": ranks * draw(st.sampled_from([64, 5, 2, 1])),
+        "page_size": page,
+        "schedule_conservativeness": draw(st.sampled_from([1.0, 0.125])),
+        "schedule_policy": draw(st.sampled_from(["fcfs", "fcfs", "lpm"])),
+        "prefill_decode_interval": draw(st.sampled_from([0, 0, 2])),
+        "ignore_eos": draw(st.booleans()),
+        "disable_radix_cache": not grouped and draw(st.booleans()),
+    }
+    if grouped or draw(st.booleans()):
+        need = -(-max(row["isl"] + row["osl"] for row in rows) // page) + 4
+        engine["max_total_tokens"] = draw(st.integers(need, 2 * need)) * page
+    if overlap and ranks == 1 and draw(st.sampled_from([False, False, True])):
+        engine["host_loop"] = {"prefill_select_ms": draw(times(80)), "decode_select_ms": draw(times(80))}
+    return engine
+
+
+@st.composite
+def trtllm(draw: st.DrawFn, rows: list[Json], grouped: bool, ranks: int) -> Json:
+    """The same for TensorRT-LLM, whose prompts share nothing."""
+    chunked, size = draw(st.booleans()), draw(st.sampled_from([1, 4, 16, 32]))
+    longest = max(row["isl"] + row["osl"] for row in rows)
+    engine: Json = {
+        "attention_dp": ranks,
+        "tokens_per_block": size,
+        "max_batch_size": draw(st.sampled_from([64, 5, 2, 1])),
+        "overlap_scheduler": draw(st.booleans()),
+        "capacity_policy": draw(st.sampled_from(["GUARANTEED_NO_EVICT", "MAX_UTILIZATION", "STATIC_BATCH"])),
+        "enable_chunked_prefill": chunked,
+        "max_num_tokens": draw(st.integers(64 if chunked else longest, 600)),
+    }
+    if ranks == 1 and draw(st.booleans()):
+        engine |= {"batch_wait_timeout_iters": 2, "batch_wait_max_tokens_ratio": 0.5}
+    if ranks > 1 and draw(st.booleans()):
+        waits = {"timeout_iters": draw(st.integers(0, 6)), "batching_wait_iters": draw(st.integers(0, 4))}
+        engine["attention_dp_balance"] = waits
+    if chunked:
+        engine["chunk_policy"] = draw(st.sampled_from(["FCFS", "EQUAL_PROGRESS"]))
+        engine["chunk_unit"] = draw(st.sampled_from([None, 1, 64]))
+    if draw(st.booleans()):
+        need = -(-longest // size)
+        engine["max_tokens_in_kv"] = draw(st.integers(need, 2 * need)) * size + draw(st.integers(0, size - 1))
     return engine
 
 
@@ -109,9 +171,20 @@ def timings() -> st.SearchStrategy[Json]:
 
 @st.composite
 def scenarios(draw: st.DrawFn) -> Json:
-    """A whole scenario."""
-    grouped = draw(st.sampled_from([False, False, True]))
-    workload = draw(workloads(grouped))
+    """A whole scenario: one rank half of the time, else several in lockstep, on one worker or on some."""
+    backend = draw(st.sampled_from(["vllm", "sglang", "trtllm"]))
+    grouped = backend != "trtllm" and draw(st.sampled_from([False, False, True]))
+    ranks, workers = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (3, 1), (1, 2), (2, 2)]))
+    row = lengths(grouped, prefixes=backend == "vllm")
+    if ranks > 1 and draw(st.sampled_from([False, False, True])):
+        row = st.builds(lambda asked, rank: {**asked, "data_parallel_rank": rank}, row, st.integers(-1, ranks - 1))
+        row = row.map(lambda asked: {**asked, "data_parallel_rank": None} if asked["data_parallel_rank"] < 0 else asked)
+    workload = draw(workloads(row))
     rows = workload.get("shapes") or workload["requests"]
-    parts = {"engine": draw(engines(rows, grouped)), "workload": workload, "timing": draw(timings())}
-    return {"name": "drawn", "backend": "vllm", **parts}
+    engine = draw({"vllm": vllm, "sglang": sglang, "trtllm": trtllm}[backend](rows, grouped, ranks))
+    parts: Json = {"engine": engine, "workload": workload, "timing": draw(timings())}
+    if workers > 1:
+        routing = draw(st.sampled_from(["round_robin", "least_loaded", "prefix_affinity"]))
+        parts["deployment"] = {"replicas": workers, "routing": routing}
+        engine.pop("prefill_decode_interval", None)  # an idle round would jump to an arrival of any worker
+    return {"name": "drawn", "backend": backend, **parts}

@@ -84,7 +84,8 @@ def next_round(state: State, rank: Any, s: Any, k: int, now: float) -> None:
     if s.deferred:
         s.hold -= 1
     else:
-        prefill(state, rank, s, k, max(now, rank.end_ms) if rank.flying else now)
+        chosen = now + s.prefill_select_ms
+        prefill(state, rank, s, k, max(chosen, rank.end_ms) if rank.flying else chosen)
     prompts = s.rows
     if prompts > 0:
         take_prompts(state, rank, s, k)
