@@ -30,6 +30,21 @@ def test_quantiles_are_the_left_continuous_inverse(atoms: list[tuple[float, int]
     assert distribution.quantile(float(level)) == everything[rank - 1]
 
 
+@given(weighted, st.lists(st.floats(0, 1), min_size=1, max_size=4))
+def test_interpolated_quantiles_are_numpys(atoms: list[tuple[float, int]], several: list[float]):
+    distribution = pc.Distribution(*zip(*atoms, strict=True))
+    wanted = np.quantile(written_out(atoms), several)
+    assert distribution.interpolated(several) == pytest.approx(wanted.tolist(), rel=1e-9, abs=1e-9)
+    plain = pc.Distribution(written_out(atoms))
+    assert plain.interpolated(several) == distribution.interpolated(several)
+
+
+def test_a_mixture_has_no_order_statistics():
+    mixed = pc.Distribution.mix([pc.Distribution([1.0, 2.0]), pc.Distribution([5.0, 6.0, 7.0])])
+    with pytest.raises(pc.SpecError, match="whole weights"):
+        mixed.interpolated((0.5,))
+
+
 @given(values, levels)
 def test_unweighted_values_count_once(given_values: list[float], level: Fraction):
     plain, ones = pc.Distribution(given_values), pc.Distribution(given_values, [1] * len(given_values))
@@ -81,7 +96,7 @@ def test_an_empty_part_has_no_share():
 @pytest.mark.parametrize("empty", [pc.Distribution([]), pc.Distribution([1.0], [0])])
 def test_nothing_measured_is_nan(empty: pc.Distribution):
     assert all(math.isnan(getattr(empty, name)) for name in SUMMARIES)
-    assert all(math.isnan(q) for q in empty.quantiles((0, 0.5, 1)))
+    assert all(math.isnan(q) for q in (*empty.quantiles((0, 0.5, 1)), *empty.interpolated((0, 0.5, 1))))
     assert math.isnan(empty.share_within(5))
 
 
@@ -95,8 +110,9 @@ def test_ninety_percent_of_ten_is_the_ninth():
 
 @pytest.mark.parametrize("level", [-0.1, 1.01, 99, math.nan, math.inf])
 def test_levels_lie_between_0_and_1(level: float):
-    with pytest.raises(pc.SpecError, match="must lie in"):
-        pc.Distribution([1.0]).quantile(level)
+    for ask in (pc.Distribution([1.0]).quantile, lambda q: pc.Distribution([1.0]).interpolated((q,))):
+        with pytest.raises(pc.SpecError, match="must lie in"):
+            ask(level)
 
 
 def test_one_weight_a_value():

@@ -126,6 +126,32 @@ class Distribution:
         """The left-continuous inverse at one level; see `quantiles`."""
         return self.quantiles((level,))[0]
 
+    def interpolated(self, levels: Iterable[float]) -> list[float]:
+        """Between the two order statistics next to each level, on a line: numpy's default, and what vLLM and aiperf print (B6).
+
+        Weights must be whole numbers, as those of pooled gaps are: each says how often its value occurs.
+
+        Raises:
+            SpecError: a level outside [0, 1], or weights that are not whole.
+        """
+        wanted = np.array([float(level) for level in levels])
+        if not ((wanted >= 0) & (wanted <= 1)).all():
+            raise SpecError(f"quantile levels {wanted.tolist()}: must lie in [0, 1]; 99% is 0.99"[:199])
+        if not self.count:
+            return [float("nan")] * len(wanted)
+        values, upto = self._sorted
+        if upto is None:
+            upto = np.arange(1, len(values) + 1)
+        elif (upto != np.rint(upto)).any():
+            raise SpecError(
+                "interpolated quantiles need whole weights; a mixture of phases has none, so take one phase"
+            )
+        at = wanted * (self.count - 1)
+        before = np.floor(at)
+        low, high = (values[np.minimum(upto.searchsorted(before + k, side="right"), len(values) - 1)] for k in (0, 1))
+        found: list[float] = (low + (high - low) * (at - before)).tolist()
+        return found
+
     def share_within(self, limit: float) -> float:
         """The share of values at or below a limit."""
         if not self.count:

@@ -12,12 +12,14 @@ from passcal.binding import Binding, binding, thrash
 from passcal.distribution import Distribution
 from passcal.errors import SpecError
 from passcal.passes import Usage, usage
-from passcal.stopping import Measured, WindowInfo
+from passcal.stopping import Measured, WindowInfo, require_whole
 from passcal.timing.base import TimingModel
 from passcal.tokens import Emissions, emissions
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from passcal.benchmark import Benchmark
 
 __all__ = ["Attractor", "Binding", "Report"]
 
@@ -46,6 +48,7 @@ class Report:
         fidelity: str,
         again: Callable[[int | None, str | None], Report],
         notes: tuple[str, ...] = (),
+        arrivals_ms: Any = None,
     ) -> None:
         self._parts = parts
         self._timing = timing
@@ -53,7 +56,9 @@ class Report:
         self._again = again
         self.fidelity = fidelity
         """The traffic tier that was used, W0 to W4."""
-        self._notes = (*notes, *(note for part in parts for note in part.notes))
+        self.arrivals_ms = arrivals_ms
+        """When each request of the run was due (ms), by its number, where clients may keep requests back; None: all are sent when due."""
+        self._notes = tuple(dict.fromkeys((*notes, *(note for part in parts for note in part.notes))))
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -195,17 +200,52 @@ class Report:
 
     # ---- other views
 
-    def benchmark(self, requests: int) -> Report:
-        """What a client that sends this many requests to an empty system would measure: start-up, middle and drain, exactly.
+    def benchmark(
+        self,
+        requests: int | None = None,
+        warmup: int = 0,
+        max_concurrency: int | None = None,
+        include_client_queue: bool = False,
+    ) -> Benchmark:
+        """What the clients that send so many requests to an empty system would measure: start-up, middle and drain, exactly.
+
+        Args:
+            requests: how many are sent, the warm-up among them; None: as many as this finite run sent.
+            warmup: the first so many are sent, and left out of every figure.
+            max_concurrency: the tool's limit on requests out at a time; one that this run never reaches changes nothing, a lower one is refused.
+            include_client_queue: count TTFT and E2E from when a request was due, not from when its client sent it.
 
         Raises:
-            SpecError: fewer than one request, or a workload that is not a closed loop.
+            SpecError: a count out of range, an endless loop without a number of requests, or another number than a replay has.
         """
-        if isinstance(requests, bool) or int(requests) != requests or requests < 1:
-            raise SpecError(f"benchmark(requests={requests!r}): must be a whole number, at least 1")
-        if not self._closed:
-            raise SpecError("benchmark: a replay is its own benchmark; read this report instead")
-        return self._again(int(requests), None)
+        from passcal.benchmark import Benchmark, counted
+
+        run = self._finite(requests)
+        return Benchmark(
+            counted(run._parts[0], warmup, max_concurrency),
+            run._timing,
+            include_client_queue=include_client_queue,
+            closed=run._closed,
+            fidelity=run.fidelity,
+            again=run._again,
+            notes=run._notes,
+            arrivals_ms=run.arrivals_ms,
+        )
+
+    def _finite(self, requests: int | None) -> Report:
+        """The run of this many requests."""
+        if requests is not None:
+            require_whole("benchmark: requests", requests, 1)
+            if self._closed:
+                return self._again(int(requests), None)
+        if self.window.kind != "drained":
+            raise SpecError("benchmark: these clients go on for ever; say how many requests they send, as requests=200")
+        sent = self.window.requests
+        if requests not in (None, sent):
+            raise SpecError(
+                f"benchmark: requests={requests}: this replay sends {sent}; replay the rows that you want instead"
+            )
+        return self
 
     @cached_property
     def attractors(self) -> tuple[Attractor, ...]:

@@ -14,7 +14,7 @@ from passcal.errors import NotConverged, SpecError
 from passcal.kernel import CYCLE
 from passcal.machine import Machine
 
-__all__ = ["Drained", "LimitCycle", "Measured", "Stop", "Window", "WindowInfo"]
+__all__ = ["Drained", "LimitCycle", "Measured", "Stop", "Window", "WindowInfo", "require_whole"]
 
 FOREVER = 2**31 - 1
 
