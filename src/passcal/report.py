@@ -19,6 +19,7 @@ from passcal.tokens import Emissions, emissions
 if TYPE_CHECKING:
     import pandas as pd
 
+    from passcal.anchor import Anchored
     from passcal.benchmark import Benchmark
 
 __all__ = ["Attractor", "Binding", "Report"]
@@ -246,6 +247,24 @@ class Report:
                 f"benchmark: requests={requests}: this replay sends {sent}; replay the rows that you want instead"
             )
         return self
+
+    def anchored(self, *, throughput_per_s: float, tpot_ms: float) -> Anchored:
+        """TTFT moved to where Little's identity puts its mean with measured figures; see `anchor.Anchored`.
+
+        Args:
+            throughput_per_s: measured requests a second, all clients together.
+            tpot_ms: measured mean gap between tokens, pooled; without the first token.
+
+        Raises:
+            SpecError: figures that contradict each other, or a run whose clients do not go on for ever.
+        """
+        from passcal.anchor import anchored
+
+        if not self._closed or self.window.kind == "drained":
+            raise SpecError(
+                "anchored(): the identity holds for clients that go on for ever; evaluate a closed loop without requests"
+            )
+        return anchored(self.ttft_ms, self._parts, throughput_per_s, tpot_ms)
 
     @cached_property
     def attractors(self) -> tuple[Attractor, ...]:
