@@ -10,6 +10,7 @@ from passcal.distribution import Distribution
 from passcal.errors import Diverged, NotConverged, SpecError, Stalled, TimingError, TraceError, Unsupported
 from passcal.evaluate import evaluate, evaluate_closed_loop, evaluate_replay
 from passcal.report import Report
+from passcal.sources.prefix import PrefixOracle
 from passcal.spec.deployment import Aggregated
 from passcal.spec.engine import (
     AttentionDpBalance,
@@ -44,6 +45,7 @@ __all__ = [
     "NotConverged",
     "PassShape",
     "PhaseTiming",
+    "PrefixOracle",
     "Report",
     "Roofline",
     "Sglang",
