@@ -275,6 +275,7 @@ TABLES: dict[type, dict[str, Any]] = {
     pc.LimitCycle: {"max_passes": None, "jump_after": None, "strict": None},  # the next three in test_stopping
     pc.Window: {"requests": None, "warmup": None, "max_requests": None},
     pc.Drained: {},
+    pc.PrefixOracle: {field.name: None for field in fields(pc.PrefixOracle)},  # in sources/test_prefix
     pc.Roofline: {field.name: None for field in fields(pc.Roofline)},  # in timing/test_roofline
 }
 

@@ -26,7 +26,7 @@ def fit_sglang(engine: Sglang, lengths: Lengths, identities: bool) -> Fitting:
     """Knobs, pool, lists and, where prompts can hit cached pages, the prefix tree.
 
     Raises:
-        Unsupported: an option that is not modelled, or prefix groups without a pool that they live in.
+        Unsupported: an option that is not modelled.
         SpecError: a request that can never run.
     """
     for name, (neutral, remedy) in NEUTRAL.items():
@@ -34,10 +34,6 @@ def fit_sglang(engine: Sglang, lengths: Lengths, identities: bool) -> Fitting:
         if value != neutral:
             raise Unsupported(f"sglang: {name}={value!r} is not modelled; {remedy}")
     grouped = not engine.disable_radix_cache and bool((lengths.group >= 0).any())
-    if grouped and engine.max_total_tokens is None:
-        raise Unsupported(
-            "prefix_group: which pages are resident decides the hits; give max_total_tokens, or a constant prefix instead"
-        )
     limits = reserved_outputs(engine, lengths)
     check_fit(engine, lengths.isl, limits)
     seats = min(engine.max_running_requests // engine.dp_size, lengths.most)
@@ -48,7 +44,7 @@ def fit_sglang(engine: Sglang, lengths: Lengths, identities: bool) -> Fitting:
         "scratch": np.zeros(max(seats, QUEUE), np.int64),
     }
     if grouped or identities:
-        fixed["nodes"] = table(tree(own[0], lengths, pool_of(engine)))
+        fixed["nodes"] = table(tree(own[0], lengths, engine, seats))
     lives = {"sglang_lives": SGLANG_LIFE}
     return Fitting(rank, seats, np.maximum(limits, 1), fixed, lives, room=8 * seats + 64, width=engine.dp_size)
 
@@ -135,12 +131,19 @@ def own_row(engine: Sglang) -> Any:
     return rows
 
 
-def tree(own: Any, lengths: Lengths, pool: int) -> Any:
-    """NODE[n]: a root for requests of no group and one for each group; every other node holds a page at least."""
+def tree(own: Any, lengths: Lengths, engine: Sglang, seats: int) -> Any:
+    """NODE[n]: a root for requests of no group and one for each group; every other node holds a page at least.
+
+    Where memory never binds, what is done leaves its group's trunk only, which splits at the ends of prompts and shared parts.
+    """
     roots = int(lengths.group.max()) + 2
-    pages = pool // int(own["page"])
+    page, chunk = int(own["page"]), int(own["chunk"])
+    pages = pool_of(engine) // page
     if len(lengths.isl) == lengths.limit:  # all requests are listed: no more can be distinct
-        pages = min(pages, int((lengths.isl + lengths.osl).sum()) // int(own["page"]))
+        pages = min(pages, int((lengths.isl + lengths.osl).sum()) // page)
+    if engine.max_total_tokens is None:
+        chunks = -(-int(lengths.isl.max()) // chunk) if chunk else 1
+        pages = min(pages, 2 * len(lengths.isl) + seats * (chunks + 3))
     nodes = np.zeros(roots + pages + 4, NODE)
     nodes["parent"][:roots] = nodes["below"][:roots] = NOBODY
     own["tree"], own["nodes"] = 1, roots

@@ -118,7 +118,7 @@ def sglang(draw: st.DrawFn, rows: list[Json], grouped: bool, ranks: int) -> Json
         "ignore_eos": draw(st.booleans()),
         "disable_radix_cache": not grouped and draw(st.booleans()),
     }
-    if grouped or draw(st.booleans()):
+    if draw(st.booleans()):
         need = -(-max(row["isl"] + row["osl"] for row in rows) // page) + 4
         engine["max_total_tokens"] = draw(st.integers(need, 2 * need)) * page
     if overlap and ranks == 1 and draw(st.sampled_from([False, False, True])):

@@ -279,9 +279,15 @@ def test_the_largest_that_can_run_does():
     assert len(run([(0, 10, 30)], max_total_tokens=43, disable_radix_cache=True).token_ms(0)) == 30
 
 
-def test_groups_need_a_pool():
-    with pytest.raises(pc.Unsupported, match="max_total_tokens"):
-        run({"dispatch_ms": [0], "isl": [9], "osl": [1], "prefix_group": [0], "prefix_len": [5]})
+def test_without_a_limit_a_group_keeps_all_it_has_computed():
+    """A closed loop goes on for ever, and the tree does not grow: nodes of what is done are used again."""
+    shapes = [{"isl": 90 + k, "osl": 3, "prefix_group": 0, "prefix_len": 70 + k % 3} for k in range(5)]
+    report = pc.evaluate(
+        pc.Workload.closed_loop(shapes=shapes, concurrency=3, requests=2000), pc.Sglang(page_size=4), FLAT
+    )
+    passes = report.passes()
+    tokens = passes["prefill_tokens"][passes["prefill_requests"] > 0]
+    assert tokens.iloc[0] > 200 and tokens.iloc[10:].max() <= 3 * 26
 
 
 @st.composite

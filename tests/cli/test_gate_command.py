@@ -10,13 +10,15 @@ SCENARIOS = ROOT / "tests" / "agreement" / "scenarios"
 
 
 @pytest.mark.slow
-def test_agreement_is_exit_0(passcal):
+def test_agreement_is_exit_0(passcal, tmp_path):
     """And what is not modelled is told, not counted as agreed."""
-    files = [SCENARIOS / f"{name}.json" for name in ("vllm_linear_sum_sync", "vllm_groups_sync")]
-    result = passcal("gate", "--root", ROOT, *files)
+    asked = json.loads((SCENARIOS / "sglang_lpm_together_sync.json").read_text(encoding="utf-8"))
+    drafting = tmp_path / "drafting.json"
+    drafting.write_text(json.dumps(asked | {"name": "drafting", "engine": {"speculation": 3}}), encoding="utf-8")
+    result = passcal("gate", "--root", ROOT, SCENARIOS / "vllm_linear_sum_sync.json", drafting)
     assert result.exit_code == 0, result.output
     assert "1/2" in result.stdout and "not modelled here" in result.stdout
-    assert "unsupported vllm_groups_sync: " in result.stdout
+    assert "unsupported drafting: " in result.stdout
 
 
 def test_disagreement_is_exit_1(passcal, monkeypatch):

@@ -200,6 +200,8 @@ def finish(state: State, rank: Any, s: Any, i: int) -> None:
         radix.publish(state, rank, s, i, stored)
         radix.grab(state, rank, s, life.leaf, -1)
     rank.free += ceil(stored, s.page) - state.nodes[life.leaf].end
+    if s.tree and not rank.memory:
+        radix.drop_chain(state, s, i)
     if life.place == LISTED:
         s.finished += 1
     else:

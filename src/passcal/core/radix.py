@@ -13,7 +13,7 @@ from typing import Any
 from passcal.core.compiled import jit
 from passcal.core.tables import NOBODY, State
 
-__all__ = ["grab", "make_room", "match", "publish", "unlocked_tokens"]
+__all__ = ["drop_chain", "grab", "make_room", "match", "publish", "unlocked_tokens"]
 
 STEP = 0.00001  # between the touches of a node and its parent
 
@@ -166,6 +166,24 @@ def publish(state: State, rank: Any, s: Any, i: int, length: int) -> None:
     grab(state, rank, s, life.leaf, -1)
     grab(state, rank, s, x, 1)
     life.leaf = x
+
+
+@jit
+def drop_chain(state: State, s: Any, i: int) -> None:
+    """Nodes of request i alone are used again: it is done, nobody else can hit them, and where memory never binds nothing would evict them."""
+    life = state.sglang_lives[i]
+    x = life.branch
+    if x == NOBODY:
+        return
+    state.nodes[state.nodes[x].parent].kids -= 1
+    while x != NOBODY:
+        node = state.nodes[x]
+        below = node.below
+        s.unlocked -= node.end - node.start
+        node.parent, node.below = NOBODY, s.spare
+        s.spare = x
+        x = below
+    life.branch = NOBODY
 
 
 @jit
