@@ -7,7 +7,13 @@ from tools.oracle.timing import Shape
 from tools.oracle.trtllm import TrtllmScheduler
 
 from .breaking import shows
-from .test_breaking_workers import only_who_works
+
+
+def only_who_works(self, flying):
+    """E1 broken: a rank that sits a pass out does not look ahead."""
+    at_work = [rank for rank, under_way in zip(self.ranks, flying, strict=True) if under_way]
+    at_work[0].lead(at_work)
+    return [rank.plan() if rank in at_work else [] for rank in self.ranks]
 
 
 def reset_alone(self):

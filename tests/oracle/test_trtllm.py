@@ -85,7 +85,7 @@ REFUSALS = [
     ({"chunk_unit": 9, "max_num_tokens": 8}, "max_num_tokens 8 is below the chunk unit of 9"),
     ({"capacity_policy": "BEST"}, "capacity_policy 'BEST' is not modelled"),
     ({"speculation": 2}, "'speculation' is not modelled"),
-    ({"max_tokens_in_kv": 15}, "isl 8, osl 8 need 4 blocks; 3 are usable"),
+    ({"max_tokens_in_kv": 15}, "isl 8, max_tokens 8 need 4 blocks; 3 are usable"),
     ({"max_num_tokens": 7, "enable_chunked_prefill": False}, "a prompt may exceed max_num_tokens"),
 ]
 

@@ -18,7 +18,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """What a client asks for, in tokens, and the rank that it insists on."""
+    """What a client asks for, in tokens, and the rank that it insists on; `osl` outputs are what it gets."""
 
     isl: int
     prefix: int
@@ -26,6 +26,12 @@ class Lengths:
     prefix_group: int | None = None
     prefix_len: int = 0
     data_parallel_rank: int | None = None
+    max_tokens: int | None = None
+
+    @property
+    def limit(self) -> int:
+        """The outputs after which the engine ends the request, all that it can foresee; a stop token may end it before."""
+        return self.osl if self.max_tokens is None else self.max_tokens
 
 
 @dataclass(slots=True, eq=False)

@@ -123,6 +123,7 @@ def read_lengths(fields: Fields) -> Lengths:
     isl, osl, prefix = fields.whole("isl", low=1), fields.whole("osl", low=1), fields.whole("prefix", 0)
     group = fields.whole("prefix_group", None, null=None)
     rank = fields.whole("data_parallel_rank", None, null=None)
-    lengths = Lengths(isl, prefix, osl, group, fields.whole("prefix_len", 0), rank)
+    limit = fields.whole("max_tokens", None, low=osl, null=None)
+    lengths = Lengths(isl, prefix, osl, group, fields.whole("prefix_len", 0), rank, limit)
     fields.close()
     return lengths

@@ -61,13 +61,13 @@ class SglangScheduler(SglangAdmission, Alone):
     def receive(self, request: Request, now_ms: float) -> bool:
         """S15: a prompt is published when its result is processed; the last output ends the request.
 
-        S13: the token in flight of a retracted request is lost.
+        S13: the token in flight of a retracted request is lost; S4: so is that of one that a stop token ended.
         """
         if request.state is not State.RUNNING:
             return False
         request.in_flight -= 1
         request.token_ms.append(now_ms)
-        if len(request.token_ms) >= self.max_new(request):
+        if len(request.token_ms) >= self.outputs(request):
             self.finish(request)
             return True
         self.publish_prompt(request)
@@ -111,7 +111,7 @@ class SglangScheduler(SglangAdmission, Alone):
         return gone
 
     def is_leaver(self, request: Request) -> bool:
-        """S4: the end by length is foreseen."""
+        """S4: the end by length is foreseen; a stop is not."""
         return request.promised >= self.max_new(request)
 
     def defers(self) -> bool:

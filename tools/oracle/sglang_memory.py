@@ -64,11 +64,15 @@ class SglangMemory:
 
     def max_new_of(self, lengths: Lengths) -> float:
         """S17: outputs are cut to what the pool can hold with the prompt."""
-        return min(lengths.osl, self.pool() - self.ceil(lengths.isl) - self.options.page_size - 1)
+        return min(lengths.limit, self.pool() - self.ceil(lengths.isl) - self.options.page_size - 1)
 
     def max_new(self, request: Request) -> int:
-        """S17: the outputs that a request will have."""
+        """S17: the outputs that a request may have."""
         return int(self.max_new_of(request.lengths))
+
+    def outputs(self, request: Request) -> int:
+        """S17: the outputs that a request will have: a stop token may end it before."""
+        return min(request.lengths.osl, self.max_new(request))
 
     # Identities and lookups.
 

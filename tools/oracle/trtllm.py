@@ -50,13 +50,15 @@ class TrtllmScheduler(TrtllmBudget, Alone):
         options, usable = self.options, self.usable_blocks()
         evicts = options.capacity_policy == "MAX_UTILIZATION"
         for each in lengths:
-            stored = each.isl + each.osl - 1
+            stored = each.isl + each.limit - 1
             longest = stored if evicts else each.isl
             if not options.enable_chunked_prefill and longest > options.max_num_tokens:
-                raise ScenarioError(f"isl {each.isl}, osl {each.osl}: a prompt may exceed max_num_tokens; raise it")
+                raise ScenarioError(
+                    f"isl {each.isl}, max_tokens {each.limit}: a prompt may exceed max_num_tokens; raise it"
+                )
             need = self.cover(stored if evicts else stored + 1)
             if usable is not None and need > usable:
-                raise ScenarioError(f"isl {each.isl}, osl {each.osl} need {need} blocks; {usable} are usable")
+                raise ScenarioError(f"isl {each.isl}, max_tokens {each.limit} need {need} blocks; {usable} are usable")
 
     def arrive(self, request: Request) -> None:
         """T8: requests wait first come, first served."""
@@ -81,10 +83,17 @@ class TrtllmScheduler(TrtllmBudget, Alone):
 
     def plan(self) -> list[Row]:
         """T5: launch what was proposed, and not held."""
-        return self.launch(self.prompts, self.rows)
+        prompts, rows = self.prompts, self.rows
+        self.prompts, self.rows = [], []
+        return self.launch(prompts, rows)
 
     def receive(self, request: Request, now_ms: float) -> bool:
-        """T13: an output appears at the end of its pass; the last one ends the request."""
+        """T13: an output appears at the end of its pass; the last one ends the request.
+
+        T5: a row that flies while a stop token appears is wasted: its output comes for nobody.
+        """
+        if request.state is State.DONE:
+            return False
         request.in_flight -= 1
         request.token_ms.append(now_ms)
         if len(request.token_ms) < request.lengths.osl:
@@ -136,8 +145,8 @@ class TrtllmScheduler(TrtllmBudget, Alone):
         return self.total_blocks(request) - len(request.blocks)
 
     def total_blocks(self, request: Request) -> int:
-        """T1: the full output counts, though the last one is never stored."""
-        return self.cover(request.lengths.isl + request.lengths.osl)
+        """T1: the full output counts, as far as it may go, though the last one is never stored."""
+        return self.cover(request.lengths.isl + request.lengths.limit)
 
     def keep_prompts(self, room: float) -> list[Request]:
         """T1: prompts in list order, partial and fresh alike; the first misfit ends the scan."""

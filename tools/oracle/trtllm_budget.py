@@ -32,8 +32,8 @@ class TrtllmBudget:
         return min(request.lengths.prefix, request.lengths.isl - 1)
 
     def is_leaver(self, request: Request) -> bool:
-        """T5: a length end is foreseen: no row for a request whose last output is in flight."""
-        return request.promised >= request.lengths.osl
+        """T5: a length end is foreseen: no row for a request whose last output is in flight; a stop is not."""
+        return request.promised >= request.lengths.limit
 
     # T4, T6, T9, T10: the token budget.
 

@@ -56,6 +56,8 @@ class VllmScheduler(VllmMemory, Alone):
         """V4, V7, V11: refuse what could never run."""
         options, usable = self.options, self.usable_blocks()
         for each in lengths:
+            if each.limit > each.osl and (options.speculation or options.launch or options.host_offload):
+                raise ScenarioError("max_tokens above osl is not modelled with speculation, launch or host_offload")
             if not options.enable_chunked_prefill and each.isl > options.max_num_batched_tokens:
                 raise ScenarioError(f"isl {each.isl} never fits max_num_batched_tokens with chunking off; raise it")
             need = self.cover(each.isl + each.osl - 1)
@@ -81,7 +83,12 @@ class VllmScheduler(VllmMemory, Alone):
         return plan.rows
 
     def receive(self, request: Request, now_ms: float) -> bool:
-        """V4: an output appears at the end of its pass, the first one with the last chunk; the last one ends it."""
+        """V4: an output appears at the end of its pass, the first one with the last chunk; the last one ends it.
+
+        V12: a row that flies while a stop token appears is wasted: its output comes for nobody.
+        """
+        if request.state is State.DONE:
+            return False
         request.in_flight -= 1
         request.token_ms.append(now_ms)
         self.register_output(request)
@@ -152,8 +159,8 @@ class VllmScheduler(VllmMemory, Alone):
         self.free(request)
 
     def is_leaving(self, request: Request) -> bool:
-        """V12: the end by length is foreseen; no row for a request whose last output is in flight."""
-        return request.promised >= request.lengths.osl
+        """V12: an end by length is foreseen: no row for a request whose last output is in flight; a stop is not."""
+        return request.promised >= request.lengths.limit
 
     # V6, V11: admission.
 
