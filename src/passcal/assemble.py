@@ -90,14 +90,14 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
             f"data_parallel_rank={int(lengths.pinned.max())}: must be below the worker's {fit.width} ranks; lower it, or give the engine more"
         )
     closed = isinstance(workload, ClosedLoop)
-    capacity = min(lengths.limit, max(1024, 4 * lengths.most + fit.seats)) if closed else lengths.limit
+    capacity = min(lengths.limit, max(1024, 4 * lengths.alive + fit.seats)) if closed else lengths.limit
     world, ranks = world_row(workload, lengths.limit), deployment.replicas * fit.width
     world["workers"], world["width"], world["routing"] = deployment.replicas, fit.width, ROUTINGS[deployment.routing]
     requests, sequences = np.zeros(capacity, REQUEST), np.zeros(capacity, SEQUENCE)
     if isinstance(workload, Replay):
         fill_replay(workload, lengths, fit, requests, sequences, world)
     form, captured = kernel_form(timing)
-    ring, room = int(fit.osl.max()) + 2, 32 + 8 * lengths.most + ranks * (16 + 16 * fit.seats + fit.room)
+    ring, room = int(fit.osl.max()) + 2, 32 + 8 * lengths.alive + ranks * (16 + 16 * fit.seats + fit.room)
     tables: dict[str, Any] = {
         "world": table(world),
         "requests": table(requests),
@@ -179,7 +179,7 @@ def lengths_of(workload: Workload) -> Lengths:
 def dealt_shapes(lengths: Lengths, fit: Fitting) -> Any:
     """The lengths that clients of a closed loop are dealt."""
     dealt = np.zeros(len(lengths.isl), SHAPES)
-    dealt["isl"], dealt["prefix"], dealt["osl"] = lengths.isl, lengths.prefix, fit.osl
+    dealt["isl"], dealt["prefix"], dealt["osl"], dealt["most"] = lengths.isl, lengths.prefix, fit.osl, fit.most
     dealt["group"], dealt["shared"], dealt["pinned"] = lengths.group, lengths.shared, lengths.pinned
     return dealt
 
@@ -212,7 +212,7 @@ def fill_replay(workload: Replay, lengths: Lengths, fit: Fitting, requests: Any,
     rows = workload.rows
     for name in ("dispatch_ms", "isl", "prefix", "group", "shared", "pinned"):
         requests[name] = rows[name]
-    requests["osl"] = fit.osl
+    requests["osl"], requests["most"] = fit.osl, fit.most
     requests["visible_ms"] = rows["dispatch_ms"] + world["turnaround_ms"] + rows["isl"] * world["ingest_ms"]
     for name in ("admitted_ms", "first_ms", "done_ms"):
         requests[name] = -1.0

@@ -19,8 +19,9 @@ class Lengths:
         isl, prefix, osl: tokens.
         group, shared: prefix group (-1: none) and how many leading tokens its requests share.
         pinned: the rank of its worker that it asks for (-1: any).
+        most: outputs that the engine reckons with, at least osl.
         limit: requests sent in all.
-        most: requests that may live at a time.
+        alive: requests that may live at a time.
     """
 
     isl: Any
@@ -29,13 +30,15 @@ class Lengths:
     group: Any
     shared: Any
     pinned: Any
+    most: Any
     limit: int
-    most: int
+    alive: int
 
     @classmethod
-    def of(cls, rows: Any, limit: int, most: int) -> "Lengths":
+    def of(cls, rows: Any, limit: int, alive: int) -> "Lengths":
         """From a structured array whose fields have these names."""
-        return cls(rows["isl"], rows["prefix"], rows["osl"], rows["group"], rows["shared"], rows["pinned"], limit, most)
+        names = ("isl", "prefix", "osl", "group", "shared", "pinned", "most")
+        return cls(*(rows[name] for name in names), limit, alive)  # type: ignore[call-arg]
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Fitting:
         rank: RANK[1], knobs set and state at time zero.
         seats: the most sequences that hold a seat at a time, and the most that one pass can end.
         osl: output lengths as the engine lets them happen.
+        most: outputs that it reckons with.
         fixed: tables of `State` that the engine needs, by name.
         by_request: tables with a row a request, by name: their dtypes.
         width: ranks of a worker, which run in lockstep; all else is of one rank.
@@ -55,6 +59,7 @@ class Fitting:
     rank: Any
     seats: int
     osl: Any
+    most: Any
     fixed: dict[str, Any] = field(default_factory=dict)
     by_request: dict[str, Any] = field(default_factory=dict)
     room: int = 0
@@ -78,12 +83,12 @@ def empty_rank() -> Any:
 
 
 def clipped(lengths: Lengths, limit: int | None, name: str) -> Any:
-    """Output lengths under a context limit: generation stops where prompt plus output reach it, a prompt at or over it is refused (E2)."""
+    """Outputs to reckon with under a context limit: generation stops where prompt plus output reach it, a prompt at or over it is refused (E2)."""
     if limit is None:
-        return lengths.osl
+        return lengths.most
     longest = int(lengths.isl.max())
     if longest >= limit:
         raise SpecError(
             f"isl={longest}: must be below {name}={limit}, or the engine refuses the request; raise the limit"
         )
-    return np.minimum(lengths.osl, limit - lengths.isl)
+    return np.minimum(lengths.most, limit - lengths.isl)

@@ -36,7 +36,7 @@ def fit_sglang(engine: Sglang, lengths: Lengths, identities: bool) -> Fitting:
     grouped = not engine.disable_radix_cache and bool((lengths.group >= 0).any())
     limits = reserved_outputs(engine, lengths)
     check_fit(engine, lengths.isl, limits)
-    seats = min(engine.max_running_requests // engine.dp_size, lengths.most)
+    seats = min(engine.max_running_requests // engine.dp_size, lengths.alive)
     rank, own = rank_row(engine), own_row(engine)
     fixed = {
         "sglang": table(own),
@@ -46,7 +46,8 @@ def fit_sglang(engine: Sglang, lengths: Lengths, identities: bool) -> Fitting:
     if grouped or identities:
         fixed["nodes"] = table(tree(own[0], lengths, engine, seats))
     lives = {"sglang_lives": SGLANG_LIFE}
-    return Fitting(rank, seats, np.maximum(limits, 1), fixed, lives, room=8 * seats + 64, width=engine.dp_size)
+    osl = np.maximum(np.minimum(lengths.osl, limits), 1)
+    return Fitting(rank, seats, osl, lengths.most, fixed, lives, room=8 * seats + 64, width=engine.dp_size)
 
 
 def pool_of(engine: Sglang) -> int:
@@ -66,7 +67,7 @@ def reserved_outputs(engine: Sglang, lengths: Lengths) -> Any:
                 f"isl={longest}: must be below context_length={engine.context_length}, or the engine refuses the request; raise the limit"
             )
         room = np.minimum(room, engine.context_length - lengths.isl - 1)
-    return np.maximum(np.minimum(lengths.osl, room), 0)
+    return np.maximum(np.minimum(lengths.most, room), 0)
 
 
 def check_fit(engine: Sglang, isl: Any, limits: Any) -> None:

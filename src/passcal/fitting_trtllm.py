@@ -35,18 +35,19 @@ def fit_trtllm(engine: Trtllm, lengths: Lengths) -> Fitting:
     if lengths.prefix.any() or (lengths.group >= 0).any():
         wish = f"prefix={int(lengths.prefix.max())}" if lengths.prefix.any() else "prefix_group"
         raise Unsupported(f"trtllm: {wish}: block reuse is not modelled; give prompts without a prefix")
-    osl = clipped(lengths, engine.max_seq_len, "max_seq_len")
-    check_fit(engine, lengths.isl, osl)
-    seats = min(engine.max_batch_size, lengths.most)
+    most = clipped(lengths, engine.max_seq_len, "max_seq_len")
+    check_fit(engine, lengths.isl, most)
+    seats = min(engine.max_batch_size, lengths.alive)
     fixed = {"trtllm": table(own_row(engine)), "lists": np.zeros((1, LISTS, seats + 1), np.int64)}
-    return Fitting(rank_row(engine), seats, osl, fixed, {"trtllm_lives": TRTLLM_LIFE}, width=engine.attention_dp)
+    osl, lives = np.minimum(lengths.osl, most), {"trtllm_lives": TRTLLM_LIFE}
+    return Fitting(rank_row(engine), seats, osl, most, fixed, lives, width=engine.attention_dp)
 
 
-def check_fit(engine: Trtllm, isl: Any, osl: Any) -> None:
-    """Requests that would stop the engine for ever are refused before the run (T1, T10, T14)."""
+def check_fit(engine: Trtllm, isl: Any, outputs: Any) -> None:
+    """Requests that would stop the engine for ever, as far as their outputs are reckoned with, are refused before the run (T1, T10, T14)."""
     pausing = engine.capacity_policy == "MAX_UTILIZATION" and engine.max_tokens_in_kv is not None
     if not engine.enable_chunked_prefill:
-        longest, resumed = int(isl.max()), int((isl + osl - 1).max())
+        longest, resumed = int(isl.max()), int((isl + outputs - 1).max())
         if longest > engine.max_num_tokens:
             raise SpecError(
                 f"isl={longest}: exceeds max_num_tokens={engine.max_num_tokens} with chunked prefill off and can never run; raise the budget"
@@ -58,7 +59,7 @@ def check_fit(engine: Trtllm, isl: Any, osl: Any) -> None:
             )
     if engine.max_tokens_in_kv is None:
         return
-    size, most = engine.tokens_per_block, int((isl + osl).max()) - pausing  # the last output is never stored (T11)
+    size, most = engine.tokens_per_block, int((isl + outputs).max()) - pausing  # the last output is never stored (T11)
     need, blocks = -(-most // size), engine.max_tokens_in_kv // size
     if need > blocks:
         raise SpecError(

@@ -22,7 +22,8 @@ __all__ = ["Question", "answer", "read_scenario"]
 
 PLANNED = ("sglang", "trtllm")  # backends that the language has and this version has not
 PLANE = {"turnaround_ms": 0.0, "ingest_us_per_token": 0.0}
-LENGTHS = {"isl": ..., "prefix": 0, "osl": ..., "prefix_group": None, "prefix_len": 0, "data_parallel_rank": None}
+LENGTHS = {"isl": ..., "prefix": 0, "osl": ..., "prefix_group": None, "prefix_len": 0}
+LENGTHS |= {"data_parallel_rank": None, "max_tokens": None}
 LEAST = {"isl": 1, "prefix": 0, "osl": 1, "prefix_len": 0}
 
 

@@ -179,9 +179,19 @@ def scenarios(draw: st.DrawFn) -> Json:
     if ranks > 1 and draw(st.sampled_from([False, False, True])):
         row = st.builds(lambda asked, rank: {**asked, "data_parallel_rank": rank}, row, st.integers(-1, ranks - 1))
         row = row.map(lambda asked: {**asked, "data_parallel_rank": None} if asked["data_parallel_rank"] < 0 else asked)
+    stops = draw(st.sampled_from([False, False, False, True]))
+    if stops:
+        row = st.builds(
+            lambda asked, more: {**asked, "max_tokens": asked["osl"] + more}, row, st.sampled_from([0, 0, 1, 7, 60])
+        )
     workload = draw(workloads(row))
     rows = workload.get("shapes") or workload["requests"]
+    if stops:
+        rows = [{**asked, "osl": asked["max_tokens"]} for asked in rows]  # who must fit
     engine = draw({"vllm": vllm, "sglang": sglang, "trtllm": trtllm}[backend](rows, grouped, ranks))
+    if stops and backend == "vllm":
+        for name in ("launch", "speculation", "host_offload"):
+            engine.pop(name, None)
     parts: Json = {"engine": engine, "workload": workload, "timing": draw(timings())}
     if workers > 1:
         routing = draw(st.sampled_from(["round_robin", "least_loaded", "prefix_affinity"]))

@@ -62,7 +62,7 @@ def take_in(state: State, rank: Any, s: Any, now: float) -> None:
         room = min(s.context - request.isl - 1, rank.usable - ceil(1 * request.isl, s.page) - s.page - 1)
         rank.serial += 1
         life.serial, life.place, life.launched = rank.serial, WAITING, NOBODY
-        life.limit = max(0, min(request.osl, room))
+        life.limit, life.wasted = max(0, min(request.most, room)), 0
         life.shared = min(request.shared, request.isl) if request.group >= 0 else 0
         life.trunk = life.shared // s.page * s.page
         life.root = s.first_node + (request.group + 1 if s.tree and life.shared > 0 else 0)
@@ -105,7 +105,7 @@ def join(state: State, rank: Any, s: Any, k: int) -> None:
             i = state.lists[k, slot, HEADER + n]
             if state.requests[i].done_ms >= 0.0:
                 s.finished -= 1
-                forget(state, i)
+                drop(state, i)
             elif i != s.partial:
                 state.running[k, before + rows] = i
                 rows += 1
@@ -118,7 +118,7 @@ def join(state: State, rank: Any, s: Any, k: int) -> None:
     for n in range(rank.running):
         i = state.running[k, n]
         if state.requests[i].done_ms >= 0.0:
-            forget(state, i)
+            drop(state, i)
             continue
         state.running[k, kept] = i
         kept += 1
@@ -172,6 +172,10 @@ def land(state: State, k: int) -> None:
     for n in range(rows):
         i = state.lists[k, slot, HEADER + n]
         sequence, life = state.sequences[i], state.sglang_lives[i]
+        if life.wasted:
+            life.wasted = 0
+            drop(state, i)
+            continue
         if life.place == WAITING or i == partial:  # retracted since, or a middle chunk
             continue
         paused = sequence.generated > 0 and sequence.last_pass == s.decoded and s.decoded < number - 1
@@ -182,7 +186,8 @@ def land(state: State, k: int) -> None:
             sequence.last_pass, sequence.last_ms = number, rank.land_ms
         else:
             row.gaps += emit(state, rank, i, number)
-        if sequence.generated >= life.limit:
+        if sequence.generated >= min(life.limit, state.requests[i].osl):
+            life.wasted = life.launched > number
             finish(state, rank, s, i)
         elif n < prompts and s.tree:
             radix.publish(state, rank, s, i, state.requests[i].isl + sequence.generated - 1)
@@ -205,6 +210,13 @@ def finish(state: State, rank: Any, s: Any, i: int) -> None:
     if life.place == LISTED:
         s.finished += 1
     else:
+        drop(state, i)
+
+
+@jit
+def drop(state: State, i: int) -> None:
+    """A list lets go of request i, which is done; its row is free if it was the last one."""
+    if not state.sglang_lives[i].wasted:
         forget(state, i)
 
 

@@ -59,8 +59,8 @@ def take_in(state: State, rank: Any, k: int, now: float) -> None:
         i = pop(state, rank)
         request, s, life = state.requests[i], state.sequences[i], state.trtllm_lives[i]
         s.computed, s.held = 0, 0
-        life.prompt, life.state = request.isl, PROMPT
-        life.reserve = (request.isl + request.osl + rank.block_size - 1) // rank.block_size
+        life.prompt, life.state, life.wasted = request.isl, PROMPT, 0
+        life.reserve = (request.isl + request.most + rank.block_size - 1) // rank.block_size
         state.running[k, rank.running] = i
         rank.running += 1
 
@@ -84,6 +84,7 @@ def load_prompts(state: State, rank: Any, own: Any, k: int, now: float) -> int:
             add_chunk(state, i, s.given, s.computed, s.given == request.isl and life.prompt == request.isl)
             s.computed += s.given
             s.given = 0
+            life.rode = rank.number + 1
             if last == 1:
                 state.lists[k, FLIGHT + (rank.number + 1) % 2, finishing] = i
                 finishing += 1
@@ -102,6 +103,7 @@ def load_rows(state: State, rank: Any, own: Any, k: int, finishing: int) -> None
             rank.free -= 1
         s.computed += 1
         context += s.computed
+        state.trtllm_lives[i].rode = rank.number + 1
         state.lists[k, flight, finishing + j] = i
     state.lists[k, flight, finishing + own.rows] = NOBODY
     sums = state.shape[0]
@@ -116,13 +118,17 @@ def land(state: State, k: int) -> None:
     flight = FLIGHT + number % 2
     i = state.lists[k, flight, 0]
     while i != NOBODY:
-        gaps += emit(state, rank, i, number)
-        s = state.sequences[i]
-        if s.generated == state.requests[i].osl:
-            leave(state, rank, i)
-            state.trtllm_lives[i].state = DONE
-            rank.free += s.held
-            s.held = 0
+        s, life = state.sequences[i], state.trtllm_lives[i]
+        if life.wasted:
+            life.wasted = 0
+            forget(state, i)
+        else:
+            gaps += emit(state, rank, i, number)
+            if s.generated == state.requests[i].osl:
+                leave(state, rank, i)
+                life.state, life.wasted = DONE, life.rode > number
+                rank.free += s.held
+                s.held = 0
         j += 1
         i = state.lists[k, flight, j]
     state.runs[rank.land_row].gaps = gaps
@@ -144,12 +150,13 @@ def settle(state: State, rank: Any, own: Any, k: int) -> None:
         i = state.lists[k, PROMPTS, j]
         s, life = state.sequences[i], state.trtllm_lives[i]
         if s.computed == life.prompt and life.state != DONE:
-            life.state = LEAVER if overlap and s.generated + 1 == state.requests[i].osl else ROW
+            life.state = LEAVER if overlap and s.generated + 1 == state.requests[i].most else ROW
     if overlap:
         for j in range(own.rows):
             i = state.lists[k, ROWS, j]
-            if state.sequences[i].generated + 1 == state.requests[i].osl:
-                state.trtllm_lives[i].state = LEAVER
+            life = state.trtllm_lives[i]
+            if life.state != DONE and state.sequences[i].generated + 1 == state.requests[i].most:
+                life.state = LEAVER
     own.paused, own.prompts, own.rows = 0, 0, 0
 
 
@@ -159,11 +166,12 @@ def vacate(state: State, rank: Any, k: int) -> None:
     kept = 0
     for j in range(rank.running):
         i = state.running[k, j]
-        if state.trtllm_lives[i].state == DONE:
-            forget(state, i)
-        else:
+        life = state.trtllm_lives[i]
+        if life.state != DONE:
             state.running[k, kept] = i
             kept += 1
+        elif not life.wasted:
+            forget(state, i)
     rank.running = kept
 
 

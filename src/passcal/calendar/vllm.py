@@ -210,10 +210,13 @@ def seat(state: State, rank: Any, i: int, hits: int, past: int, new: int) -> Non
 
 
 @jit
-def finish(state: State, rank: Any, k: int, i: int) -> None:
-    """Sequence i leaves; an async plan sees its seat and blocks one pass later (V5, V12)."""
+def finish(state: State, rank: Any, k: int, i: int, kept: int) -> int:
+    """Sequence i leaves; an async plan sees its seat and blocks one pass later (V5, V12). Returns how many stay in running, of those looked at."""
     if not rank.launching:
         leave(state, rank, i)
+    if rank.lookahead and state.requests[i].osl < state.requests[i].most:  # a stop: the plan at hand still sees it run
+        state.running[k, kept] = i
+        return kept + 1
     if rank.lookahead:
         state.late[k, rank.lates] = i
         rank.lates += 1
@@ -221,6 +224,7 @@ def finish(state: State, rank: Any, k: int, i: int) -> None:
         if rank.caching:  # accepted drafts may have filled a block (V16)
             blocks.register(state, rank, i, 1 * state.sequences[i].computed)
         release(state, rank, i)
+    return kept
 
 
 @jit
@@ -240,7 +244,7 @@ def land(state: State, k: int) -> None:
     i = crowd.finishers(state, rank, k)
     while i != NOBODY:
         after = state.sequences[i].after
-        finish(state, rank, k, i)
+        finish(state, rank, k, i, 0)
         i = after
     kept = 0
     for j in range(rank.running):
@@ -258,7 +262,7 @@ def land(state: State, k: int) -> None:
             if rank.launching:
                 launch.hold(state, k, i, speculation.emitted(state, rank, i))
             if s.generated == request.osl:
-                finish(state, rank, k, i)
+                kept = finish(state, rank, k, i, kept)
                 continue
             if rank.crowded:
                 crowd.join(state, rank, k, i)

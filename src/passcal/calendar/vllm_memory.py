@@ -74,6 +74,10 @@ def preempt(state: State, rank: Any, k: int) -> int:
     else:
         crowd.evict(state, rank, k)
     s = state.sequences[i]
+    if stopped(state, i):
+        state.requests[i].preemptions += 1
+        release(state, rank, i)
+        return i
     blocks.give_back(state, rank, i, True)
     s.reached = max(s.reached, s.computed)
     s.computed, s.given = 0, 0
@@ -83,14 +87,40 @@ def preempt(state: State, rank: Any, k: int) -> int:
 
 
 @jit
+def stopped(state: State, i: int) -> bool:
+    """Whether a stop token has ended running sequence i, which the plan at hand cannot know yet."""
+    return state.requests[i].done_ms >= 0.0
+
+
+@jit
 def release_late(state: State, rank: Any, k: int) -> None:
     """The ends of the pass before become known: seats and blocks are free again."""
+    if rank.stopping:
+        release_stopped(state, rank, k)
     for j in range(rank.lates):
         i = state.late[k, j]
         if rank.caching:  # its last full block becomes known with its last output
             blocks.register(state, rank, i, state.sequences[i].computed)
         release(state, rank, i)
     rank.lates = 0
+
+
+@jit
+def release_stopped(state: State, rank: Any, k: int) -> None:
+    """Sequences that a stop token has ended leave running, their wasted rows are passed over."""
+    kept = 0
+    for j in range(rank.running):
+        i = state.running[k, j]
+        s, request = state.sequences[i], state.requests[i]
+        if stopped(state, i):
+            s.given = 0
+            if rank.caching:
+                blocks.register(state, rank, i, request.isl + request.osl - 1)
+            release(state, rank, i)
+            continue
+        state.running[k, kept] = i
+        kept += 1
+    rank.running = kept
 
 
 @jit

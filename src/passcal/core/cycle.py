@@ -57,5 +57,5 @@ def write_list(state: State, i: int, timed: bool, out: Any, n: int) -> int:
 def write_sequence(state: State, i: int, out: Any, n: int) -> int:
     request, s = state.requests[i], state.sequences[i]
     out[n], out[n + 1], out[n + 2] = request.isl, request.prefix, request.osl
-    out[n + 3], out[n + 4], out[n + 5] = s.computed, s.generated, min(request.preemptions, 1)
-    return n + 6
+    out[n + 3], out[n + 4], out[n + 5], out[n + 6] = s.computed, s.generated, min(request.preemptions, 1), request.most
+    return n + 7

@@ -55,6 +55,10 @@ REQUEST = np.dtype(
         ("cached", "i4"),  # prefix hit at first admission
         ("engine", "i4"),  # the rank it was routed to
         ("pinned", "i4"),  # the rank of its worker that it asks for; -1: any
+        (
+            "most",
+            "i4",
+        ),  # max_tokens: outputs that the engine reckons with; osl come, the last one a stop token if they are fewer
     ]
 )
 
@@ -106,7 +110,17 @@ RUN = np.dtype(
 # A gap between two tokens of a request that are not of successive passes; between tokens of one pass (accepted drafts) it is 0.
 STALL = np.dtype([("request", "i8"), ("from_pass", "i8"), ("to_pass", "i8"), ("gap_ms", "f8"), ("end_ms", "f8")])
 
-SHAPES = np.dtype([("isl", "i4"), ("prefix", "i4"), ("osl", "i4"), ("group", "i4"), ("shared", "i4"), ("pinned", "i4")])
+SHAPES = np.dtype(
+    [
+        ("isl", "i4"),
+        ("prefix", "i4"),
+        ("osl", "i4"),
+        ("group", "i4"),
+        ("shared", "i4"),
+        ("pinned", "i4"),
+        ("most", "i4"),
+    ]
+)
 
 # A KV block, where identities are kept: its place in the free queue, who holds it, what it holds, and the next younger copy.
 BLOCK = np.dtype([("after", "i8"), ("before", "i8"), ("refs", "i8"), ("content", "i8"), ("twin", "i8")])
@@ -174,6 +188,7 @@ SGLANG_LIFE = np.dtype(
         ("root", "i8"),
         ("branch", "i8"),  # first node of its own chain
         ("leaf", "i8"),  # the node that it locks
+        ("wasted", "i8"),  # 1: it is done, but a row of it is in flight
     ]
 )
 NODE = np.dtype(
@@ -216,6 +231,8 @@ TRTLLM_LIFE = np.dtype(
         ("prompt", "i4"),  # tokens to compute before a token comes: isl, after a pause the outputs so far too
         ("reserve", "i4"),  # blocks of prompt and full output
         ("state", "i4"),
+        ("rode", "i4"),  # the newest pass that carried it
+        ("wasted", "i4"),  # 1: it is done, but a row of it is in flight
     ]
 )
 
@@ -256,6 +273,7 @@ RANK = np.dtype(
         ("chunked", "i8"),
         ("long_prefill", "i8"),
         ("lookahead", "i8"),
+        ("stopping", "i8"),  # 1: some requests end by a stop token, which no plan foresees
         ("memory", "i8"),  # 0: KV never binds and is not counted
         ("usable", "i8"),
         ("block_size", "i8"),

@@ -27,7 +27,7 @@ def send(state: State, dispatch: float) -> None:
     request.dispatch_ms = dispatch
     request.visible_ms = dispatch + world.turnaround_ms + shape.isl * world.ingest_ms
     request.admitted_ms = request.first_ms = request.done_ms = -1.0
-    request.isl, request.prefix, request.osl = shape.isl, shape.prefix, shape.osl
+    request.isl, request.prefix, request.osl, request.most = shape.isl, shape.prefix, shape.osl, shape.most
     request.group, request.shared, request.pinned = shape.group, shape.shared, shape.pinned
     request.preemptions, request.cached = 0, 0
     s.computed, s.generated, s.given, s.reached = 0, 0, 0, 0

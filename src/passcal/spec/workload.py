@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import field_validator, model_validator
 
-from passcal.errors import SpecError, Unsupported
+from passcal.errors import SpecError
 from passcal.spec.base import Count, Duration, Spec
 
 __all__ = ["ASKED", "ClosedLoop", "Replay", "Workload"]
 
 MOST = 2**31 - 1
-ASKED = ("isl", "prefix", "osl", "group", "shared", "pinned")  # what a request asks for, as stored
+ASKED = ("isl", "prefix", "osl", "group", "shared", "pinned", "most")  # what a request asks for, as stored
 ARRIVALS = np.dtype([("dispatch_ms", "f8"), *((name, "i8") for name in ASKED)])
-SHAPE_KEYS = ("isl", "prefix", "osl", "prefix_group", "prefix_len", "data_parallel_rank")
+SHAPE_KEYS = ("isl", "prefix", "osl", "prefix_group", "prefix_len", "data_parallel_rank", "max_tokens")
 REPLAY_COLUMNS = ("dispatch_ms", *SHAPE_KEYS)
 
 
@@ -85,7 +85,8 @@ class Workload(Spec):
             concurrency: clients.
             prefix: prompt tokens that are cached already, below isl.
             shapes: instead of isl and osl: rows (isl, osl) or (isl, prefix, osl), or mappings with `isl`, `osl` and optionally `prefix`,
-                `prefix_group`, `prefix_len`, `data_parallel_rank`; dealt in dispatch order and repeated when they run out.
+                `prefix_group`, `prefix_len`, `data_parallel_rank`, `max_tokens` (see `replay`); dealt in dispatch order and repeated when
+                they run out.
             requests: how many are sent in all; None: clients go on for ever and the steady state is asked for.
             turnaround_ms: from dispatch to the scheduler's door.
             ingest_us_per_token: what each prompt token adds on that way.
@@ -118,8 +119,9 @@ class Workload(Spec):
         Args:
             rows: a pandas frame or mapping of columns `dispatch_ms`, `isl`, `osl` and optionally `prefix`, `prefix_group` and `prefix_len`
                 (requests of a group share their first `prefix_len` tokens, of the shorter one), `data_parallel_rank` (the rank of its worker
-                that a request is pinned to), or an iterable of rows (dispatch_ms, isl, osl) or (dispatch_ms, isl, prefix, osl).
-                Unsorted rows are sorted, with a note.
+                that a request is pinned to), `max_tokens` (outputs that the engine reckons with; above osl a stop token ends the request, which
+                no plan foresees), or an iterable of rows (dispatch_ms, isl, osl) or (dispatch_ms, isl, prefix, osl). Unsorted rows are
+                sorted, with a note.
             turnaround_ms: from dispatch to the scheduler's door.
             ingest_us_per_token: what each prompt token adds on that way.
 
@@ -130,9 +132,9 @@ class Workload(Spec):
 
 
 class ClosedLoop(Workload):
-    """Clients in a closed loop; see `Workload.closed_loop`. `shapes` holds rows (isl, prefix, osl, group, shared, pinned), -1 for no group or no rank."""
+    """Clients in a closed loop; see `Workload.closed_loop`. `shapes` holds rows (isl, prefix, osl, group, shared, pinned, most), -1 for no group or no rank."""
 
-    shapes: tuple[tuple[int, int, int, int, int, int], ...]
+    shapes: tuple[tuple[int, int, int, int, int, int, int], ...]
     concurrency: Count
     requests: Count | None = None
     stagger_ms: Duration = 0.0
@@ -153,11 +155,12 @@ class ClosedLoop(Workload):
         check_lengths(isl, prefix, osl, "shapes row ")
         group, shared = prefix_groups(columns[3], columns[4], len(listed), "shapes row ")
         pinned = pinned_ranks(columns[5], len(listed), "shapes row ")
-        lists = (column.tolist() for column in (isl, prefix, osl, group, shared, pinned))
+        most = outputs_reckoned_with(columns[6], osl, "shapes row ")
+        lists = (column.tolist() for column in (isl, prefix, osl, group, shared, pinned, most))
         return tuple(zip(*lists, strict=True))
 
 
-def shape_row(row: Any, at: int) -> tuple[Any, Any, Any, Any, Any, Any]:
+def shape_row(row: Any, at: int) -> tuple[Any, ...]:
     """A dealt shape as SHAPE_KEYS, from what the caller wrote."""
     if isinstance(row, Mapping):
         unknown = sorted(set(row) - set(SHAPE_KEYS))
@@ -167,15 +170,14 @@ def shape_row(row: Any, at: int) -> tuple[Any, Any, Any, Any, Any, Any]:
                     :199
                 ]
             )
-        some = row.get("prefix", 0), row["osl"], row.get("prefix_group"), row.get("prefix_len", 0)
-        return row["isl"], *some, row.get("data_parallel_rank")
+        return tuple(row.get(name, 0 if name in ("prefix", "prefix_len") else None) for name in SHAPE_KEYS)
     row = tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
     if len(row) == 2:
-        return row[0], 0, row[1], None, 0, None
+        return row[0], 0, row[1], None, 0, None, None
     if len(row) == 3:
-        return row[0], row[1], row[2], None, 0, None
+        return row[0], row[1], row[2], None, 0, None, None
     if len(row) == len(ASKED):  # as stored
-        return row[0], row[1], row[2], None if row[3] == -1 else row[3], row[4], row[5]
+        return row[0], row[1], row[2], None if row[3] == -1 else row[3], *row[4:]
     raise SpecError(f"shapes row {at}: {row!r}: must be (isl, osl) or (isl, prefix, osl); correct this row"[:199])
 
 
@@ -224,8 +226,6 @@ def replay_columns(rows: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         given = {str(name): values for name, values in rows.items()}
     else:
         given = columns_of_rows(rows)
-    if "max_tokens" in given:
-        raise Unsupported("max_tokens: what a request may emit is taken to be its osl; drop the column")
     unknown = sorted(set(given) - set(REPLAY_COLUMNS))
     if unknown:
         raise SpecError(f"replay has no column {unknown[0]!r}; it has {', '.join(REPLAY_COLUMNS)}; drop or rename it")
@@ -253,7 +253,8 @@ def replay_columns(rows: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
     if not len(dispatch) == len(isl) == len(osl) == len(prefix) == len(group) == len(pinned):
         raise SpecError("replay: columns differ in length; give every row all its values")
     check_lengths(isl, prefix, osl, "replay row ")
-    lengths = dict(zip(ASKED, (isl, prefix, osl, group, shared, pinned), strict=True))
+    most = outputs_reckoned_with(given.get("max_tokens"), osl, "replay row ")
+    lengths = dict(zip(ASKED, (isl, prefix, osl, group, shared, pinned, most), strict=True))
     return {"dispatch_ms": dispatch, **lengths}, notes
 
 
@@ -285,6 +286,21 @@ def pinned_ranks(ranks: Any, count: int, where: str) -> Any:
             f"{where}{at}: data_parallel_rank={pinned[at]}: must not be negative; leave it out for any rank"
         )
     return pinned
+
+
+def outputs_reckoned_with(most: Any, osl: Any, where: str) -> Any:
+    """`max_tokens` of each request, osl where it is not given."""
+    if most is None:
+        return osl
+    listed = np.asarray(most, object).tolist()
+    if len(listed) != len(osl):
+        raise SpecError("max_tokens: differs in length from osl; give every row all its values")
+    filled = [o if m is None or m != m or str(m) == "<NA>" else m for m, o in zip(listed, osl.tolist(), strict=True)]
+    column = whole_column(filled, "max_tokens", where)
+    if (column < osl).any():
+        at = int(np.argmax(column < osl))
+        raise SpecError(f"{where}{at}: max_tokens={column[at]}: must be at least osl={osl[at]}; correct this row")
+    return column
 
 
 def columns_of_rows(rows: Iterable[Any]) -> dict[str, Any]:
