@@ -81,7 +81,7 @@ REFUSALS = [
     (("engine",), "block_size", True, "block_size must be an integer"),
     (("engine",), "async_scheduling", 1, "async_scheduling must be true or false, not 1"),
     (("workload",), "think_ms", 1, "workload: 'think_ms' is not modelled"),
-    (("workload",), "mode", "open", "mode 'open' is not modelled; known: closed, replay"),
+    (("workload",), "mode", "open", "mode 'open' is not modelled; known: closed, replay, sessions"),
     (("workload",), "concurrency", 3, "workload: 'concurrency' is not modelled"),
     (("workload",), "requests", [], "requests must be a list with at least one entry"),
     (("workload", "requests", 0), "isl", 0, "request 0: isl must be an integer of at least 1"),

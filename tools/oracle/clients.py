@@ -1,4 +1,4 @@
-"""Who sends, and when: the closed loop and the replay, numbering requests as they are dispatched."""
+"""Who sends, and when: the closed loop, the replay and sessions, numbering requests as they are dispatched."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -6,6 +6,7 @@ from typing import Protocol
 from tools.oracle import scenario
 from tools.oracle.events import Clock, Kind
 from tools.oracle.requests import Lengths, Request
+from tools.oracle.sessions import Sessions
 
 
 class Clients(Protocol):
@@ -25,12 +26,13 @@ class Dispatcher:
         self.sent: list[Request] = []
         self._plane, self._clock, self._deliver = plane, clock, deliver
 
-    def send(self, lengths: Lengths) -> None:
+    def send(self, lengths: Lengths) -> Request:
         """Dispatch a request now."""
         now = self._clock.now_ms
         request = Request(len(self.sent), lengths, now, self._plane.visible_ms(now, lengths.isl))
         self.sent.append(request)
         self._clock.at(request.visible_ms, Kind.VISIBLE, self._deliver, request)
+        return request
 
 
 class ClosedLoop:
@@ -72,7 +74,9 @@ class Replay:
         """Nobody reacts to a completion."""
 
 
-def make_clients(workload: scenario.ClosedLoop | scenario.Replay, clock: Clock, dispatcher: Dispatcher) -> Clients:
+def make_clients(workload: scenario.Workload, clock: Clock, dispatcher: Dispatcher) -> Clients:
     """The source that a workload describes."""
+    if isinstance(workload, scenario.Sessions):
+        return Sessions(workload, clock, dispatcher.send)
     source = ClosedLoop if isinstance(workload, scenario.ClosedLoop) else Replay
     return source(workload, clock, dispatcher)

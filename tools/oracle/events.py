@@ -11,8 +11,9 @@ class Kind(IntEnum):
     TURN = 0  # a dispatch that waits for nothing but the clock goes before those that a completion causes
     TOKEN = 1  # outputs of a pass appear, engine by engine, in row order
     PASS_END = 2  # the pass is over
-    VISIBLE = 3  # the scheduler sees a request
-    DECIDE = 4  # an engine that is free plans and starts, knowing all of the above
+    THOUGHT = 3  # a session takes its next turn, lane by lane
+    VISIBLE = 4  # the scheduler sees a request
+    DECIDE = 5  # an engine that is free plans and starts, knowing all of the above
 
 
 class Clock:
@@ -24,7 +25,7 @@ class Clock:
         self._count = 0
 
     def at(self, time_ms: float, kind: Kind, action: Callable[..., None], *arguments: object, place: int = 0) -> None:
-        """Have `action(*arguments)` happen at a time that is not past; engines take their number for a place."""
+        """Have `action(*arguments)` happen at a time that is not past; engines and lanes take their number for a place."""
         heappush(self._heap, (time_ms, kind, place, self._count, action, arguments))
         self._count += 1
 

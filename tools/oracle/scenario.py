@@ -1,6 +1,6 @@
 """The scenario language, parsed. What it means is written beside the scenarios; what is unknown is refused by name."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tools.oracle.errors import ScenarioError
@@ -50,13 +50,37 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn of a session: what is sent together when it has been thought about, its own request first."""
+
+    think_ms: float
+    requests: tuple[Lengths, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Lanes of turns; each waits for the one before."""
+
+    plane: Plane
+    lanes: tuple[tuple[Turn, ...], ...]
+    stagger_ms: float
+
+    def lengths(self) -> Iterable[Lengths]:
+        """Every shape that some request will have."""
+        return (lengths for lane in self.lanes for turn in lane for lengths in turn.requests)
+
+
+Workload = ClosedLoop | Replay | Sessions
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """One question; `engine` stays raw, since only the backend's scheduler knows its options."""
 
     name: str
     backend: str
     engine: dict
-    workload: ClosedLoop | Replay
+    workload: Workload
     timing: Timing
     replicas: int = 1
     routing: str = "round_robin"
@@ -82,16 +106,11 @@ def read_deployment(value: object) -> tuple[int, str]:
     return replicas, routing
 
 
-def read_workload(value: object) -> ClosedLoop | Replay:
+def read_workload(value: object) -> Workload:
     """Parse the traffic."""
     fields = Fields(value, "workload")
-    mode = fields.choice("mode", ("closed", "replay"))
-    plane = Plane(fields.number("turnaround_ms", 0.0), fields.number("ingest_us_per_token", 0.0))
-    if mode == "closed":
-        workload = read_closed(fields, plane)
-    else:
-        sent = [read_sent(row, f"request {i}") for i, row in enumerate(fields.rows("requests"))]
-        workload = Replay(plane, tuple(sorted(sent, key=lambda pair: pair[0])))
+    read = READERS[fields.choice("mode", tuple(READERS))]
+    workload = read(fields, Plane(fields.number("turnaround_ms", 0.0), fields.number("ingest_us_per_token", 0.0)))
     fields.close()
     return workload
 
@@ -101,6 +120,42 @@ def read_closed(fields: Fields, plane: Plane) -> ClosedLoop:
     shapes = tuple(read_shape(row, f"shape {i}") for i, row in enumerate(fields.rows("shapes")))
     concurrency, requests = fields.whole("concurrency", low=1), fields.whole("requests", low=1)
     return ClosedLoop(plane, concurrency, requests, shapes, fields.number("stagger_ms", 0.0))
+
+
+def read_replay(fields: Fields, plane: Plane) -> Replay:
+    """Parse what only a replay has."""
+    sent = [read_sent(row, f"request {i}") for i, row in enumerate(fields.rows("requests"))]
+    return Replay(plane, tuple(sorted(sent, key=lambda pair: pair[0])))
+
+
+def read_sessions(fields: Fields, plane: Plane) -> Sessions:
+    """Parse what only sessions have."""
+    lanes = [read_lane(row, f"lane {k}") for k, row in enumerate(fields.rows("lanes"))]
+    return Sessions(plane, tuple(lanes), fields.number("stagger_ms", 0.0))
+
+
+READERS: dict[str, Callable[[Fields, Plane], Workload]] = {
+    "closed": read_closed,
+    "replay": read_replay,
+    "sessions": read_sessions,
+}
+
+
+def read_lane(value: object, where: str) -> tuple[Turn, ...]:
+    """Parse the turns of a lane."""
+    if not isinstance(value, list) or not value:
+        raise ScenarioError(f"{where} must be a list with at least one turn, not {value!r:.60}")
+    return tuple(read_turn(row, f"{where}, turn {j}") for j, row in enumerate(value))
+
+
+def read_turn(value: object, where: str) -> Turn:
+    """Parse a turn: a shape with its think time, and the calls beside it."""
+    fields = Fields(value, where)
+    think_ms, calls = fields.number("think_ms"), fields.take("calls", [])
+    if not isinstance(calls, list):
+        raise ScenarioError(f"{where}: calls must be a list, not {calls!r:.60}")
+    beside = [read_shape(row, f"{where}, call {i}") for i, row in enumerate(calls)]
+    return Turn(think_ms, (read_lengths(fields), *beside))
 
 
 def read_sent(value: object, where: str) -> tuple[float, Lengths]:
