@@ -1,5 +1,6 @@
 """Who sends, and when: the closed loop, the replay and sessions, numbering requests as they are dispatched."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -26,10 +27,10 @@ class Dispatcher:
         self.sent: list[Request] = []
         self._plane, self._clock, self._deliver = plane, clock, deliver
 
-    def send(self, lengths: Lengths) -> Request:
-        """Dispatch a request now."""
+    def send(self, lengths: Lengths, arrival_ms: float | None = None) -> Request:
+        """Dispatch a request now, that may have come before."""
         now = self._clock.now_ms
-        request = Request(len(self.sent), lengths, now, self._plane.visible_ms(now, lengths.isl))
+        request = Request(len(self.sent), lengths, now, self._plane.visible_ms(now, lengths.isl), arrival_ms)
         self.sent.append(request)
         self._clock.at(request.visible_ms, Kind.VISIBLE, self._deliver, request)
         return request
@@ -74,9 +75,39 @@ class Replay:
         """Nobody reacts to a completion."""
 
 
+class Queueing:
+    """A client that has at most so many requests out; the others wait for their turn, first come, first served."""
+
+    def __init__(self, workload: scenario.Replay, clock: Clock, dispatcher: Dispatcher) -> None:
+        self._free = workload.max_concurrency
+        self._left = deque(workload.requests)
+        self._clock, self._dispatcher = clock, dispatcher
+
+    def start(self) -> None:
+        """The first one is waited for."""
+        self._go_on()
+
+    def done(self, request: Request) -> None:
+        """Whoever waits goes now; if nobody did for want of arrivals, the next is waited for already."""
+        self._free += 1
+        if self._free == 1:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Send what has come, as far as the limit goes; with room left, wait for the next."""
+        while self._left and self._free and self._left[0][0] <= self._clock.now_ms:
+            arrival_ms, lengths = self._left.popleft()
+            self._free -= 1
+            self._dispatcher.send(lengths, arrival_ms)
+        if self._left and self._free:
+            self._clock.at(self._left[0][0], Kind.TURN, self._go_on)
+
+
 def make_clients(workload: scenario.Workload, clock: Clock, dispatcher: Dispatcher) -> Clients:
     """The source that a workload describes."""
     if isinstance(workload, scenario.Sessions):
         return Sessions(workload, clock, dispatcher.send)
-    source = ClosedLoop if isinstance(workload, scenario.ClosedLoop) else Replay
+    if isinstance(workload, scenario.ClosedLoop):
+        return ClosedLoop(workload, clock, dispatcher)
+    source = Replay if workload.max_concurrency is None else Queueing
     return source(workload, clock, dispatcher)

@@ -42,6 +42,7 @@ class Request:
     lengths: Lengths
     dispatch_ms: float
     visible_ms: float
+    arrival_ms: float | None = None  # when it came to its client, where that makes requests wait
     state: State = State.DISPATCHED
     computed: int = 0
     in_flight: int = 0  # outputs of passes that are planned and not over

@@ -39,10 +39,11 @@ class ClosedLoop:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Requests sent at given times, whatever became of the others."""
+    """Requests that come at given times, whatever became of the others; so many at most are out, if there is a limit."""
 
     plane: Plane
     requests: tuple[tuple[float, Lengths], ...]
+    max_concurrency: int | None
 
     def lengths(self) -> Iterable[Lengths]:
         """Every shape that some request will have."""
@@ -125,7 +126,8 @@ def read_closed(fields: Fields, plane: Plane) -> ClosedLoop:
 def read_replay(fields: Fields, plane: Plane) -> Replay:
     """Parse what only a replay has."""
     sent = [read_sent(row, f"request {i}") for i, row in enumerate(fields.rows("requests"))]
-    return Replay(plane, tuple(sorted(sent, key=lambda pair: pair[0])))
+    limit = fields.whole("max_concurrency", None, low=1, null=None)
+    return Replay(plane, tuple(sorted(sent, key=lambda pair: pair[0])), limit)
 
 
 def read_sessions(fields: Fields, plane: Plane) -> Sessions:

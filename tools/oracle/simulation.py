@@ -50,6 +50,7 @@ def request_answer(request: Request, deployment: Deployment) -> dict:
     return {
         "request": request.number,
         "engine": deployment.engine_of(request),
+        **({} if request.arrival_ms is None else {"arrival_ms": request.arrival_ms}),
         "dispatch_ms": request.dispatch_ms,
         "visible_ms": request.visible_ms,
         "admitted_ms": request.admitted_ms,
