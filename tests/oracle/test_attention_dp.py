@@ -81,3 +81,16 @@ def test_rounds_without_a_pass_lower_the_counter_of_all():
     """S14, S18: the round at 10 is idle, and so are those of the next two arrivals, on whichever rank they are."""
     asked = sglang(sent(10, 1), sent(10, 1, 100), sent(10, 1, 200), sent(10, 1, 300), prefill_decode_interval=3)
     assert column(asked, "admitted_ms") == [0, 300, 300, 300]
+
+
+MIXED_LOAD = [sent(isl, osl, at) for isl, osl, at in [(90, 5, 0), (300, 9, 3), (40, 1, 12), (700, 4, 50), (60, 30, 55)]]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_rank_that_has_everything_is_an_engine(overlap: bool):
+    """S18: with the others idle, and its share of the limits, it does what an engine without ranks does."""
+    engine = {"disable_overlap_schedule": not overlap, "enable_mixed_chunk": True}
+    alone = asked_of("sglang", *MIXED_LOAD, chunked_prefill_size=128, max_running_requests=3, **engine)
+    pinned = [{**request, "data_parallel_rank": 0} for request in MIXED_LOAD]
+    group = asked_of("sglang", *pinned, chunked_prefill_size=257, max_running_requests=7, dp_size=2, **engine)
+    assert simulate(group) == simulate(alone)

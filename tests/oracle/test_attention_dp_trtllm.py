@@ -114,3 +114,23 @@ def test_what_is_not_modelled_is_refused(engine: dict, message: str):
     """By name."""
     with pytest.raises(ScenarioError, match=message):
         simulate(trtllm(sent(9, 8), **engine))
+
+
+MIXED_LOAD = [sent(isl, osl, at) for isl, osl, at in [(90, 5, 0), (300, 9, 3), (40, 1, 12), (700, 4, 50), (60, 30, 55)]]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_rank_that_has_everything_is_an_engine(overlap: bool):
+    """T7: where a dummy costs no more than any pass, the others do not matter; nor does a balance that waits for nothing."""
+    pinned = [{**request, "data_parallel_rank": 1} for request in MIXED_LOAD]
+    alone = simulate(trtllm(*MIXED_LOAD, overlap=overlap, attention_dp=1, max_num_tokens=256))
+    for asked in (trtllm, lambda *requests, **engine: balanced(*requests, timeout=9, batching=9, **engine)):
+        group = simulate(asked(*pinned, overlap=overlap, attention_dp=2, max_num_tokens=256))
+        assert [request["token_ms"] for request in group["requests"]] == [r["token_ms"] for r in alone["requests"]]
+
+
+@pytest.mark.parametrize("timeout", [0, 1])
+def test_a_balance_that_never_waits_is_none(timeout: int):
+    """T7: the first turn is over the timeout already."""
+    requests = [sent(40, 30), sent(50, 30), *[sent(20, 3, 15 + 8 * i) for i in range(9)]]
+    assert simulate(balanced(*requests, timeout=timeout, batching=0)) == simulate(trtllm(*requests))

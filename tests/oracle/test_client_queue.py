@@ -108,3 +108,12 @@ def test_a_broken_rule_shows(rule: str, monkeypatch: pytest.MonkeyPatch):
     for member, replacement in members.items():
         monkeypatch.setattr(Queueing, member, replacement)
     assert simulate(asked)["requests"] != right
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_all_that_waits_from_the_start_is_a_closed_loop(limit: int):
+    """So many clients, each with its next request at once."""
+    shapes = [[10, 0, 3], [200, 0, 1], [40, 0, 7], [90, 0, 2]]
+    answer = simulate(queued(*[sent(isl, osl) for isl, _, osl in shapes * 3], limit=limit))
+    assert [request.pop("arrival_ms") for request in answer["requests"]] == [0] * 12
+    assert answer == simulate(closed(limit, 12, *shapes))

@@ -7,7 +7,7 @@ from tools.oracle.events import Kind
 from tools.oracle.sessions import Sessions
 
 from .breaking import answered
-from .building import TEN_MS, column, scenario
+from .building import TEN_MS, closed, column, replay, scenario, sent
 
 
 def turn(isl: int, osl: int, think_ms: float = 0, calls: list | None = None, **more: object) -> dict:
@@ -157,3 +157,13 @@ def test_a_broken_rule_shows(rule: str, monkeypatch: pytest.MonkeyPatch):
     for member, replacement in members.items():
         monkeypatch.setattr(Sessions, member, replacement)
     assert simulate(asked)["requests"] != right
+
+
+def test_a_lane_that_does_not_think_is_a_client():
+    """One lane of five turns is a closed loop of one client; lanes of one turn are a replay at their staggers."""
+    shapes = [[10, 0, 3], [200, 0, 1], [40, 0, 7]]
+    turns = [turn(isl, osl) for isl, _, osl in (shapes * 2)[:5]]
+    assert simulate(sessions(turns)) == simulate(closed(1, 5, *shapes))
+    lanes = sessions(*[[each] for each in turns], plane={"stagger_ms": 7})
+    at = [sent(each["isl"], each["osl"], 7 * k) for k, each in enumerate(turns)]
+    assert simulate(lanes) == simulate(replay(*at))

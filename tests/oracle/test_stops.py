@@ -194,3 +194,12 @@ def test_what_could_never_run_is_refused(asked: dict, message: str):
 def test_memory_of_vllm_holds_what_comes():
     """V7: nothing is reserved for outputs, so no request is refused for what it only might have."""
     assert simulate(replay(stopped(10, 2, 500), num_gpu_blocks=2, block_size=16))
+
+
+def test_without_lookahead_vllm_cannot_tell_a_stop_from_a_length():
+    """V6, V12: nothing is reserved for what may come, and nothing is wasted."""
+    lengths = [(40, 30, 0), (50, 30, 3), (64, 1, 25), (33, 17, 31)]
+    engine = {"num_gpu_blocks": 9, "block_size": 16}
+    by_length = simulate(replay(*[sent(*each) for each in lengths], **engine))
+    assert sum(request["preemptions"] for request in by_length["requests"])
+    assert simulate(replay(*[{**sent(*each), "max_tokens": 99} for each in lengths], **engine)) == by_length
