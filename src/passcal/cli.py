@@ -103,10 +103,15 @@ def evaluate(
 @app.command()
 @guarded
 def replay(
-    trace: Annotated[Path, typer.Argument(help="A trace: Azure, Mooncake or a plain table, also gzip.")],
+    trace: Annotated[
+        Path,
+        typer.Argument(
+            help="A trace: Azure, Mooncake, agent sessions, saved benchmark results or a plain table, also gzip."
+        ),
+    ],
     config: Annotated[Path, typer.Option("--config", help="YAML with the sections engine and timing.")],
     requests_csv: Annotated[Path | None, typer.Option(help="Write one line a request to this file.")] = None,
-    format: Annotated[str | None, typer.Option(help="auto, azure, mooncake or table.")] = None,
+    format: Annotated[str | None, typer.Option(help="auto, azure, mooncake, table, agent or results.")] = None,
     spread: Annotated[str | None, typer.Option(help="none, or uniform: deal rows of a tick out evenly.")] = None,
     settings: Set = None,
     json: Json = False,

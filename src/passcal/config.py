@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import yaml
 
 from passcal.errors import SpecError, Unsupported
+from passcal.sources.prefix import PrefixOracle
 from passcal.spec.deployment import Aggregated
 from passcal.spec.engine import ENGINES, engine
 from passcal.spec.workload import Workload
@@ -31,7 +32,7 @@ STOPS: Mapping[str, type[LimitCycle] | type[Window] | type[Drained]] = {
     "drained": Drained,
 }
 TIMINGS: Mapping[str, type[LinearTiming] | type[Roofline]] = {"linear": LinearTiming, "roofline": Roofline}
-TRACE = ("trace", "format", "spread")  # of a replay, beside the arguments of `Workload.replay`
+TRACE = ("trace", "format", "spread", "prefix_oracle")  # of a replay, beside the arguments of `Workload.replay`
 
 
 @dataclass(frozen=True)
@@ -164,13 +165,18 @@ def read_workload(section: Any, folder: Path) -> Workload:
 
 def read_trace_file(rest: dict[str, Any], folder: Path) -> Any:
     """The frame of the trace; takes its keys out of `rest`."""
-    from passcal.sources.readers import read_trace
+    from passcal.sources.readers import read_trace, with_prefix
 
     trace, format, spread = rest.pop("trace"), rest.pop("format", "auto"), rest.pop("spread", "none")
+    cache = rest.pop("prefix_oracle", None)
+    if cache is not None:
+        checked(cache, "workload.prefix_oracle", [field.name for field in fields(PrefixOracle)])
+        cache = made("workload.prefix_oracle", ("PrefixOracle",), lambda: PrefixOracle(**cache))
     for name, value in (("trace", trace), ("format", format), ("spread", spread)):
         if not isinstance(value, str):
             raise SpecError(f"workload.{name}={shown(value)}: must be a text; correct this value")
-    return read_trace(folder / trace, format, spread=spread)
+    frame = read_trace(folder / trace, format, spread=spread)
+    return frame if cache is None else with_prefix(frame, cache)
 
 
 def read_engine(section: Any, deployed: Any) -> Aggregated:

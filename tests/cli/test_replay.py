@@ -101,3 +101,50 @@ def test_a_broken_trace_is_refused_by_line(passcal, closed, tmp_path):
     file.write_text("dispatch_ms,isl,osl\n0,100,5\n10,-3,3\n", encoding="utf-8")
     result = passcal("replay", file, "--config", closed)
     assert result.exit_code == 2 and "line 3" in result.stderr
+
+
+AGENT = """{"id": "a", "block_size": 64, "requests": [
+{"t": 0, "in": 100, "out": 3, "hash_ids": [1, 2]}, {"t": 5, "in": 150, "out": 3, "hash_ids": [1, 2, 3]}]}""".replace(
+    "\n", ""
+)
+RESULTS = (
+    '{"request_throughput": 1.0, "start_times": [5.0, 6.0], "input_lens": [100, 90], "output_lens": [3, 2],'
+    ' "ttfts": [0.1, 0.1], "latencies": [0.3, 0.2]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [(AGENT, "in read_agent: session"), (RESULTS, "in read_results: measured_ttft_ms")]
+)
+def test_the_format_is_told_by_looking(passcal, closed, tmp_path, text, told):
+    """Agent sessions and saved results are traces too; what a replay leaves out is said."""
+    file = tmp_path / "any.name"
+    file.write_text(text, encoding="utf-8")
+    result = passcal("replay", file, "--config", closed)
+    assert result.exit_code == 0 and "whole run: 2 requests" in result.stdout and told in result.stdout
+
+
+def test_a_prefix_oracle_from_the_configuration(passcal, closed, tmp_path):
+    """It fills the prefix column, and the notes say how much was hit."""
+    file, out = tmp_path / "agent.jsonl", tmp_path / "out.csv"
+    file.write_text(AGENT, encoding="utf-8")
+    options = ("--set", "workload={mode: replay, prefix_oracle: {block_size: 16}}", "--requests-csv", out)
+    result = passcal("replay", file, "--config", closed, *options)
+    assert result.exit_code == 0 and "of prompt tokens hit" in result.stdout
+    assert list(pd.read_csv(out)["prefix"]) == [0, 64]
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("{capacity: 5}", "workload.prefix_oracle.capacity=5: unknown key"),
+        ("{eviction: fifo}", "workload.prefix_oracle.eviction='fifo': must be lru or leaf"),
+        ("{capacity_pages: 5}", "no page ids"),
+    ],
+)
+def test_a_prefix_oracle_is_checked(passcal, closed, trace, setting, told):
+    """By its path; and a trace without page ids has no use for one."""
+    result = passcal(
+        "replay", trace, "--config", closed, "--set", f"workload={{mode: replay, prefix_oracle: {setting}}}"
+    )
+    assert result.exit_code == 2 and told in result.stderr and len(result.stderr.splitlines()) == 1

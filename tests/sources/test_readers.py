@@ -20,7 +20,9 @@ from passcal.sources.readers import read_azure, read_mooncake, read_table, read_
 from passcal.sources.readers.delimited import delimited
 from passcal.sources.readers.source import Source
 from tests.sources.traces.corpus import GROUP, READ, REFUSED, TABLE, moon
+from tests.sources.traces.formats import FIELDS, FORMATS, Row
 
+SOUND: list[Row] = [(0.0, 700, 3), (1000.0, 600, 2), (2500.0, 520, 4)]
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
 FULL = ROOT.parent / "shared" / "data" / "traces"
@@ -178,7 +180,9 @@ def test_what_is_accepted_reads_as_python_reads_it(body: str) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from([content for content, _ in READ.values()]),
+    st.sampled_from(
+        [content for content, _ in READ.values()] + [form.write(SOUND, FIELDS) for form in FORMATS.values()]
+    ),
     st.integers(0, 10**6),
     st.integers(0, 3),
     st.binary(max_size=4),
@@ -248,7 +252,7 @@ def test_example_trace_is_as_described() -> None:
 def test_mooncake_excerpt_sits_on_ticks() -> None:
     frame = read_mooncake(EXCERPTS[2])
     assert frame.attrs["notes"] == [
-        "prefix is 0 in every row: hash_ids are not turned into cache hits",
+        'prefix is 0 in every row: page ids stand in attrs["pages"], with_prefix turns them into hits',
         "100.0% of 60 rows share their instant: 6 distinct instants, 3000 ms apart (median)",
     ]
     spread = read_mooncake(EXCERPTS[2], spread="uniform")

@@ -1,5 +1,6 @@
 """From checked columns to the frame that a replay takes: one clock, in order, with notes on what was done."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -10,8 +11,10 @@ from numpy.typing import NDArray
 from passcal.errors import SpecError
 from passcal.sources.readers.rows import Floats
 
-__all__ = ["Spread", "arranged"]
+__all__ = ["Columns", "Spread", "arranged"]
 
+Columns = Mapping[str, Floats | pd.Series]
+"""Columns by name, on their way to a frame."""
 Spread = Literal["none", "uniform"]
 ABSOLUTE_MS = 1e11
 """A relative clock does not start three years in: such a first time counts from an epoch."""
@@ -41,7 +44,7 @@ class Crowds:
         return float(self.counts[self.counts > 1].sum() / self.counts.sum())
 
 
-def arranged(columns: dict[str, Floats | pd.Series], notes: list[str], spread: Spread) -> pd.DataFrame:
+def arranged(columns: Columns, notes: list[str], spread: Spread) -> pd.DataFrame:
     """Sort by `dispatch_ms` (stable), report and on request spread ticks, and settle the clock's origin.
 
     Args:

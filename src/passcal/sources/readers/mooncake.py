@@ -1,31 +1,28 @@
 """Mooncake traces: one JSON object a line with `timestamp`, `input_length`, `output_length`, `hash_ids`."""
 
-import json
 import os
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from passcal.sources.readers.clock import Spread, arranged
+from passcal.sources.readers.clock import Columns, Spread
+from passcal.sources.readers.objects import cell, check_keys, objects
+from passcal.sources.readers.pages import PageIds, framed
 from passcal.sources.readers.rows import Rows
-from passcal.sources.readers.source import Source, load, shown
+from passcal.sources.readers.source import Source, load
 
-__all__ = ["mooncake_frame", "read_mooncake", "records"]
+__all__ = ["mooncake_frame", "read_mooncake"]
 
 REQUIRED = ("timestamp", "input_length", "output_length")
-KNOWN = frozenset((*REQUIRED, "hash_ids"))
-FAR = 1e18
-"""JSON integers have no bound, columns have; no number that a rule lets through is as large."""
+KNOWN = dict.fromkeys((*REQUIRED, "hash_ids"))
+PAGE_SIZE = 512
 
 
 def read_mooncake(path: str | os.PathLike[str], *, spread: Spread = "none") -> pd.DataFrame:
-    """Read lengths and times of a Mooncake trace (JSONL, also gzip).
+    """Read lengths, times and page ids of a Mooncake trace (JSONL, also gzip).
 
     The file's clock is relative (ms since the trace began) and is kept, so an excerpt starts where it was cut. These
     traces put most rows on ticks of about 3 s; that is detected and noted, because it makes bursts that no client sent.
-    `hash_ids` (512-token blocks) are not read: `prefix` is 0 and a note says so.
 
     Args:
         path: the file.
@@ -33,7 +30,8 @@ def read_mooncake(path: str | os.PathLike[str], *, spread: Spread = "none") -> p
 
     Returns:
         One row a request, sorted by time: `dispatch_ms` (float, ms), `isl`, `prefix` (0), `osl`, tokens as int64.
-        `frame.attrs["notes"]` lists what was noticed or changed.
+        `frame.attrs["notes"]` lists what was noticed or changed; `frame.attrs["pages"]` holds the `hash_ids` (pages of
+        512 tokens, the last of a prompt filled or not), by the frame's index, if the file has any: see `with_prefix`.
 
     Raises:
         TraceError: the file or a row breaks a rule; the message names the line. Keys beyond the four are refused: they
@@ -45,52 +43,17 @@ def read_mooncake(path: str | os.PathLike[str], *, spread: Spread = "none") -> p
 def mooncake_frame(source: Source, spread: Spread) -> pd.DataFrame:
     """`read_mooncake` on a file that is loaded already."""
     cells: dict[str, list[object]] = {key: [] for key in REQUIRED}
-    hashed = False
-    for record in records(source):
-        hashed = hashed or "hash_ids" in record
+    page_ids = PageIds()
+    for line, record in objects(source):
+        check_keys(source, record, REQUIRED, KNOWN, line)
         for key, column in cells.items():
-            value = record[key]
-            # Anything else stays as it was written: "12", true and null are no numbers, and a refusal shows them.
-            plain = type(value) in (int, float) and abs(value) < FAR
-            column.append(value if plain else json.dumps(value))
+            column.append(cell(record[key]))
+        page_ids.add(record.get("hash_ids", []))
     rows = Rows(source, pd.DataFrame(cells), first=1)
     times_ms = rows.times("timestamp")
     isl = rows.tokens("input_length", "isl", least=1)
     osl = rows.tokens("output_length", "osl", least=1)
+    page_ids.hold(rows, isl, PAGE_SIZE)
     rows.settle()
-    notes = ["prefix is 0 in every row: hash_ids are not turned into cache hits"] if hashed else []
-    return arranged({"dispatch_ms": times_ms, "isl": isl, "prefix": np.zeros_like(isl), "osl": osl}, notes, spread)
-
-
-def records(source: Source) -> Iterator[dict[str, Any]]:
-    """The JSON objects of the file in order, one a line, each with the required keys and no unknown one.
-
-    Raises:
-        TraceError: a line is no JSON object, lacks a key, repeats one or has one that is not known.
-    """
-    decode = json.JSONDecoder(object_pairs_hook=unique_keys).decode
-    for number, line in enumerate(source.text.decode("utf-8").split("\n")[:-1], start=1):
-        try:
-            record = decode(line)
-        except json.JSONDecodeError as error:
-            problem = f"not one whole JSON object ({error.msg}, column {error.colno}); mend or delete the line"
-            raise source.refusal(problem, number) from None
-        except (ValueError, RecursionError) as error:
-            raise source.refusal(f"not a record ({shown(error)}); mend or delete the line", number) from None
-        if not isinstance(record, dict):
-            raise source.refusal(f"{shown(record)} is not a JSON object; one object a line", number)
-        keys = record.keys()
-        if not keys <= KNOWN:
-            unknown = next(key for key in keys if key not in KNOWN)
-            raise source.refusal(f"unknown key {shown(unknown)}; known: {', '.join((*REQUIRED, 'hash_ids'))}", number)
-        if missing := [key for key in REQUIRED if key not in keys]:
-            raise source.refusal(f"key {missing[0]} is missing; needed: {', '.join(REQUIRED)}", number)
-        yield record
-
-
-def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object as a dict, unless a key is repeated and one value would vanish."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key is repeated")
-    return found
+    columns: Columns = {"dispatch_ms": times_ms, "isl": isl, "prefix": np.zeros_like(isl), "osl": osl}
+    return framed(columns, page_ids.pages(PAGE_SIZE), [], spread)

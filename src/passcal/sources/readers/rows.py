@@ -1,6 +1,6 @@
 """The rules that every row of a trace keeps, asked of whole columns at once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,13 +29,17 @@ class Rows:
         source: the file.
         frame: its cells as parsed, one row a request, in file order.
         first: the number that the first row has in the file.
-        unit: what that number counts, `line` or `row`.
+        unit: what that number counts, `line`, `row` or `request`.
+        numbers: the number of each row in the file, where they do not count up from `first`.
+        within: where several rows have one number: which of these a row is.
     """
 
     source: Source
     frame: pd.DataFrame
     first: int
     unit: str = "line"
+    numbers: Sequence[int] | None = None
+    within: Sequence[int] | None = None
     faults: list[tuple[int, str]] = field(default_factory=list)
 
     def demand(self, held: Booleans, column: str, rule: str) -> None:
@@ -48,9 +52,12 @@ class Rows:
         """Raise the earliest fault as a `TraceError`, if there is one."""
         if self.faults:
             row, problem = min(self.faults, key=lambda fault: fault[0])
-            raise self.source.refusal(problem, self.first + row, self.unit)
+            if self.within is not None:
+                problem = f"request {self.within[row]}: {problem}"
+            number = self.first + row if self.numbers is None else self.numbers[row]
+            raise self.source.refusal(problem, number, self.unit)
 
-    def numbers(self, column: str) -> Floats:
+    def values(self, column: str) -> Floats:
         """A column as floats; a cell that is no finite number is a fault."""
         cells = self.frame[column]
         if not is_numeric_dtype(cells) or is_bool_dtype(cells):
@@ -62,15 +69,23 @@ class Rows:
 
     def times(self, column: str, unit_ms: float = 1.0) -> Floats:
         """A column of instants at 0 or later, in milliseconds; `unit_ms` is the length of the file's unit."""
-        values = self.numbers(column)
+        values = self.values(column)
         self.demand(~(values < 0), column, "must be >= 0; add a constant to all times so that the first is 0")
         self.demand(~(values > LATEST_MS / unit_ms), column, f"must be <= {LATEST_MS / unit_ms:g}; check the unit")
         with np.errstate(over="ignore"):  # what overflows is a fault already
             return values * unit_ms
 
+    def durations(self, column: str, unit_ms: float = 1.0) -> Floats:
+        """A column of lengths of time, in milliseconds; NaN where the cell is JSON's null: not known."""
+        unknown = (self.frame[column] == "null").to_numpy(np.bool_)
+        self.frame[column] = self.frame[column].where(~unknown, 0)
+        values = self.values(column)
+        self.demand(~(values < 0), column, "must be >= 0; mend the value or delete the row")
+        return np.where(unknown, np.nan, values * unit_ms)
+
     def tokens(self, column: str, meaning: str, least: int) -> Floats:
         """A column of token counts in [`least`, 2**31 - 1]; `meaning` is the package's name for it."""
-        values = self.numbers(column)
+        values = self.values(column)
         self.demand(values == np.floor(values), column, f"{meaning} must be an integer; count whole tokens")
         self.demand(values >= least, column, f"{meaning} must be >= {least}; mend the count or delete the row")
         self.demand(values <= MOST_TOKENS, column, f"{meaning} must be <= {MOST_TOKENS}; check the unit (tokens)")
