@@ -66,7 +66,7 @@ else:
     from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
     from numba.core.compiler_lock import global_compiler_lock
 
-    SKIPPED = ("_optimize_final_module", "_finalize_final_module", "get_pointer_to_function")
+    SKIPPED = ("_optimize_functions", "_optimize_final_module", "_finalize_final_module", "get_pointer_to_function")
 
     class _Locator:
         """Tells numba's cache where files go and when they are stale; the stamp covers all kernel sources."""
@@ -110,7 +110,7 @@ else:
 
     def jit(function: F) -> F:
         """Compile a function that only kernel functions call."""
-        compiled: F = njit()(function)
+        compiled: F = njit(no_cpython_wrapper=True)(function)
         return compiled
 
     def entry(function: F) -> F:
