@@ -135,16 +135,17 @@ def own_row(engine: Sglang) -> Any:
 def tree(own: Any, lengths: Lengths, engine: Sglang, seats: int) -> Any:
     """NODE[n]: a root for requests of no group and one for each group; every other node holds a page at least.
 
-    Where memory never binds, what is done leaves its group's trunk only, which splits at the ends of prompts and shared parts.
+    Where memory never binds, what is done leaves its group's trunk only.
     """
-    roots = int(lengths.group.max()) + 2
-    page, chunk = int(own["page"]), int(own["chunk"])
+    roots, page = int(lengths.group.max()) + 2, int(own["page"])
     pages = pool_of(engine) // page
     if len(lengths.isl) == lengths.limit:  # all requests are listed: no more can be distinct
         pages = min(pages, int((lengths.isl + lengths.osl).sum()) // page)
     if engine.max_total_tokens is None:
-        chunks = -(-int(lengths.isl.max()) // chunk) if chunk else 1
-        pages = min(pages, 2 * len(lengths.isl) + seats * (chunks + 3))
+        trunks = np.zeros(roots, np.int64)
+        np.maximum.at(trunks, lengths.group + 1, np.minimum(lengths.shared, lengths.isl))
+        longest = int((lengths.isl + lengths.osl).max())
+        pages = min(pages, int(trunks.sum()) // page + seats * (longest // page + 2))
     nodes = np.zeros(roots + pages + 4, NODE)
     nodes["parent"][:roots] = nodes["below"][:roots] = NOBODY
     own["tree"], own["nodes"] = 1, roots

@@ -279,6 +279,15 @@ def test_the_largest_that_can_run_does():
     assert len(run([(0, 10, 30)], max_total_tokens=43, disable_radix_cache=True).token_ms(0)) == 30
 
 
+def test_a_trunk_has_room_for_every_page_of_it():
+    """Chunks of seven tokens leave a node each, and prompts that end within them split them."""
+    shapes = [{"isl": isl, "osl": 4, "prefix_group": 0, "prefix_len": 199} for isl in range(5, 200, 3)]
+    engine = pc.Sglang(chunked_prefill_size=7, enable_mixed_chunk=True, max_running_requests=3)
+    machine = assemble(pc.Workload.closed_loop(shapes=shapes, concurrency=5, requests=400), pc.Aggregated(engine), FLAT)
+    machine.finish()
+    assert machine.state.sglang["nodes"][0] <= len(machine.state.nodes)
+
+
 def test_without_a_limit_a_group_keeps_all_it_has_computed():
     """A closed loop goes on for ever, and the tree does not grow: nodes of what is done are used again."""
     shapes = [{"isl": 90 + k, "osl": 3, "prefix_group": 0, "prefix_len": 70 + k % 3} for k in range(5)]
