@@ -122,3 +122,27 @@ def test_an_interval_that_waits_for_arrivals_is_refused_on_several_workers():
     with pytest.raises(ScenarioError, match="prefill_decode_interval"):
         simulate(deployed(asked, 2))
     assert simulate(asked)
+
+
+PHASE = {"kind": "phase", "prefill": [12, 0.016, 5e-07], "decode": [3, 0.06, 0.0011], "floor": 4}
+NO_TIME = {"kind": "linear", "prefill": [0, 0, 0, 0], "decode": [0, 0, 0]}
+LAUNCH = {"decode_ms": 0, "piecewise_ms": 0, "eager_ms": 12.125, "max_cudagraph_capture_size": 0}
+HOST_LOOP = {"prefill_select_ms": 10.0, "decode_select_ms": 10.0}
+ONE_BY_ONE = {"max_num_batched_tokens": 1, "max_num_seqs": 1, "enable_chunked_prefill": False}
+SIMULTANEOUS = {
+    "launch": ("vllm", {**ONE_BY_ONE, "async_scheduling": True, "launch": LAUNCH}, PHASE),
+    "host loop": ("sglang", {"max_running_requests": 1, "host_loop": HOST_LOOP}, NO_TIME),
+    "no time": ("vllm", ONE_BY_ONE, NO_TIME),
+}
+
+
+@pytest.mark.parametrize("kind", SIMULTANEOUS)
+def test_all_that_ends_at_an_instant_counts(kind: str):
+    """E4: the passes of both workers end at once; the successor goes to the one that is empty then, not to a tie.
+
+    Requests 0 and 2 are on the first worker. What ends at an instant through a decision of that instant has ended too.
+    """
+    backend, engine, timing = SIMULTANEOUS[kind]
+    workload = {"mode": "closed", "concurrency": 3, "requests": 4, "shapes": [[1, 0, 1]]}
+    asked = {"name": "built", "backend": backend, "engine": engine, "workload": workload, "timing": timing}
+    assert column(deployed(asked, 2, "least_loaded"), "engine") == [0, 1, 0, 1]

@@ -17,16 +17,23 @@ class Kind(IntEnum):
 
 
 class Clock:
-    """Runs events in order of (time, kind, place, scheduling)."""
+    """Runs events in order of (time, turn, kind, place, scheduling).
+
+    All that is decided at one instant is decided in one turn; what that makes happen at the same instant is the next
+    turn, and starts over with what ends. Else one worker's outputs would come before, and another's after, what both cause.
+    """
 
     def __init__(self) -> None:
         self.now_ms = 0.0
-        self._heap: list[tuple[float, int, int, int, Callable[..., None], tuple]] = []
+        self._turn = 0
+        self._kind: int = Kind.TURN
+        self._heap: list[tuple[float, int, int, int, int, Callable[..., None], tuple]] = []
         self._count = 0
 
     def at(self, time_ms: float, kind: Kind, action: Callable[..., None], *arguments: object, place: int = 0) -> None:
         """Have `action(*arguments)` happen at a time that is not past; engines and lanes take their number for a place."""
-        heappush(self._heap, (time_ms, kind, place, self._count, action, arguments))
+        turn = self._turn + (self._kind == Kind.DECIDE) if time_ms == self.now_ms else 0
+        heappush(self._heap, (time_ms, turn, kind, place, self._count, action, arguments))
         self._count += 1
 
     @property
@@ -38,5 +45,5 @@ class Clock:
         """Let everything happen."""
         heap = self._heap
         while heap:
-            self.now_ms, _, _, _, action, arguments = heappop(heap)
+            self.now_ms, self._turn, self._kind, _, _, action, arguments = heappop(heap)
             action(*arguments)
