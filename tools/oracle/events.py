@@ -11,9 +11,13 @@ class Kind(IntEnum):
     TURN = 0  # a dispatch that waits for nothing but the clock goes before those that a completion causes
     TOKEN = 1  # outputs of a pass appear, engine by engine, in row order
     PASS_END = 2  # the pass is over
-    THOUGHT = 3  # a session takes its next turn, lane by lane
-    VISIBLE = 4  # the scheduler sees a request
-    DECIDE = 5  # an engine that is free plans and starts, knowing all of the above
+    HANDOFF = 3  # what a pass computed is ready to go over, engine by engine, in row order (D7)
+    GRANT = 4  # memory that came free goes to hand-offs that wait for it (D6)
+    FLOW = 5  # bytes are through, or begin to flow (D3)
+    LANDED = 6  # a transfer is over, in the order in which they were ready
+    THOUGHT = 7  # a session takes its next turn, lane by lane
+    VISIBLE = 8  # the scheduler sees a request
+    DECIDE = 9  # an engine that is free plans and starts, knowing all of the above
 
 
 class Clock:
