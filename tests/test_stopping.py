@@ -97,6 +97,13 @@ def test_a_window_agrees_with_the_cycle():
     assert window.itl_ms.mean == pytest.approx(cycle.itl_ms.mean, rel=0.02)
 
 
+def test_whoever_was_in_the_system_when_the_window_began_counts_when_it_leaves():
+    """Many clients and a short window: throughput is that of the cycle, though most that leave were sent before."""
+    loop = pc.Workload.closed_loop(100, 60, 64)
+    cycle, window = (JUST(loop, pc.Vllm(), CLOCK, stop=stop) for stop in (pc.LimitCycle(), pc.Window(requests=192)))
+    assert window.throughput_per_s == pytest.approx(cycle.throughput_per_s, rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("workload", "stop", "rule"),
     [

@@ -6,7 +6,7 @@ import numpy as np
 
 from passcal.distribution import Distribution
 from passcal.errors import SpecError
-from passcal.stopping import Measured
+from passcal.window import Measured
 
 __all__ = ["Anchored", "anchored"]
 

@@ -16,9 +16,10 @@ from passcal.definitions import chunk_gaps, chunk_itl, tpot, tpot_with_first, wi
 from passcal.distribution import Distribution
 from passcal.errors import SpecError
 from passcal.report import Report
-from passcal.stopping import Measured, require_whole
+from passcal.stopping import require_whole
 from passcal.timing.base import TimingModel
 from passcal.tokens import emissions
+from passcal.window import Measured
 
 __all__ = ["Benchmark", "counted"]
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from passcal.calendar.backends import BACKENDS
 from passcal.core.plan import PassShape
 from passcal.passes import Usage
-from passcal.stopping import Measured
 from passcal.timing.base import TimingModel
+from passcal.window import Measured
 
 __all__ = ["Binding", "binding", "thrash"]
 

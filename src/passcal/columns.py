@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from passcal.passes import expand, repetition
-from passcal.stopping import Measured
+from passcal.window import Measured
 
 if TYPE_CHECKING:
     from passcal.report import Report
@@ -62,7 +62,7 @@ def to_columns(report: "Report") -> dict[str, Any]:
     """The columns of one report, in the order of `COLUMNS`."""
     levels = tuple(QUANTILES.values())
     ttft = report.ttft_ms.quantiles(levels)
-    p99, half = ttft[4], report.window.half_width_ms
+    p99, half = ttft[4], report.window.p99_half_width_ms
     itl50, itl99 = report.itl_ms.quantiles((0.5, 0.99))
     startup = report.startup_ttft_ms
     values: list[Any] = [report.ttft_ms.mean, *ttft, max(0.0, p99 - half), p99 + half, startup.mean, startup.max]

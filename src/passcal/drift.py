@@ -1,11 +1,11 @@
-"""Whether a stretch of measurements has settled, and how sure its mean is."""
+"""Whether a stretch of measurements has settled, and how sure its mean and its 99th percentile are."""
 
 import math
 from typing import Any
 
 import numpy as np
 
-__all__ = ["drift_note", "half_width", "settled"]
+__all__ = ["drift_note", "half_width", "p99_interval", "settled"]
 
 BATCHES = 20
 T_95 = 2.093  # Student's t, 19 degrees of freedom, two-sided 95%
@@ -35,6 +35,24 @@ def half_width(values: Any) -> float:
         return float("inf") if len(values) < 2 else 2.0 * float(np.std(values)) / math.sqrt(len(values))
     means = values[: size * BATCHES].reshape(BATCHES, size).mean(axis=1)
     return T_95 * float(means.std(ddof=1)) / math.sqrt(BATCHES)
+
+
+def p99_interval(values: Any) -> tuple[float, float]:
+    """The 99th percentile, and half of its 95% confidence interval; infinite where too few values lie above it.
+
+    Batch means give the interval of the share above the percentile; the quantiles at the shares' bounds give the percentile's.
+    """
+    last = len(values) - 1
+    at = math.ceil(0.99 * len(values)) - 1
+    p99 = float(np.partition(values, at)[at])
+    if at == last:
+        return p99, float("inf")
+    off = half_width((values > p99).astype(float)) * len(values)
+    if at + off > last:
+        return p99, float("inf")
+    low, high = max(0, math.floor(at - off)), math.ceil(at + off)
+    bounds = np.partition(values, (low, high))
+    return p99, float(bounds[high] - bounds[low]) / 2
 
 
 def drift_note(drift: bool) -> tuple[str, ...]:

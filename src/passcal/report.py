@@ -12,9 +12,10 @@ from passcal.binding import Binding, binding, thrash
 from passcal.distribution import Distribution
 from passcal.errors import SpecError
 from passcal.passes import Usage, usage
-from passcal.stopping import Measured, WindowInfo, require_whole
+from passcal.stopping import require_whole
 from passcal.timing.base import TimingModel
 from passcal.tokens import Emissions, emissions
+from passcal.window import Measured, WindowInfo
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,7 @@ import numpy as np
 
 from passcal.distribution import Distribution
 from passcal.passes import gaps
-from passcal.stopping import Measured
+from passcal.window import Measured
 
 __all__ = ["e2e", "itl", "queue", "startup", "tpot", "ttft"]
 

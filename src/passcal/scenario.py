@@ -12,11 +12,12 @@ from passcal.evaluate import measure
 from passcal.spec.deployment import Aggregated
 from passcal.spec.engine import ENGINES, EngineSpec, engine
 from passcal.spec.workload import Workload
-from passcal.stopping import Drained, Measured
+from passcal.stopping import Drained
 from passcal.timing.base import TimingModel
 from passcal.timing.linear import LinearTiming
 from passcal.timing.phase import PhaseTiming
 from passcal.tokens import pass_table, token_times
+from passcal.window import Measured
 
 __all__ = ["Question", "answer", "read_scenario"]
 

@@ -8,62 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from passcal.core.tables import State
-from passcal.drift import drift_note, half_width, settled
+from passcal.drift import drift_note, p99_interval, settled
 from passcal.errors import NotConverged, SpecError
 from passcal.kernel import CYCLE
 from passcal.machine import Machine
+from passcal.window import Measured, WindowInfo, begin_log, cut_out, slice_of_passes, stalls_until, ttft_ms
 
 __all__ = ["Drained", "LimitCycle", "Measured", "Stop", "Window", "WindowInfo", "require_whole"]
 
 FOREVER = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class WindowInfo:
-    """What a report's figures are averages over.
-
-    Attributes:
-        kind: `cycle` (exact averages over one limit cycle), `window` (a drift-free stretch), `drained` (every request of the run).
-        start_ms: where it begins on the run's clock.
-        length_ms: how long it is.
-        requests: requests dispatched in it, the sample of TTFT, TPOT, E2E and queue wait.
-        passes: passes in it, the sample of ITL.
-        half_width_ms: half of the 95% confidence interval of the mean TTFT (batch means); 0 where the figure is exact.
-    """
-
-    kind: str
-    start_ms: float
-    length_ms: float
-    requests: int
-    passes: int
-    half_width_ms: float = 0.0
-
-    def per_s(self, count: float) -> float:
-        """This many in the window, as a rate a second; infinite where passes cost nothing."""
-        return 1000.0 * count / self.length_ms if self.length_ms else float("inf")
-
-    def share(self, ms: float) -> float:
-        """This part of the window's length; NaN where it has none."""
-        return ms / self.length_ms if self.length_ms else float("nan")
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Rows of the log that count. `rows` and `runs` index the tables of `state`; `first_id` numbers the first row.
-
-    `startup_ttft_ms` is of the first request of every client of a closed loop, whether or not it lies in the rows.
-    """
-
-    state: State
-    window: WindowInfo
-    rows: slice
-    runs: slice
-    stalls: slice
-    done: int
-    first_id: int
-    startup_ttft_ms: Any
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,17 +112,19 @@ class LimitCycle:
 
 @dataclass(frozen=True)
 class Window:
-    """Measure a stretch of a closed loop after a warm-up.
+    """Measure a stretch of a closed or an open loop after a warm-up.
 
     Attributes:
-        requests: requests in the window; None: at least 20 a client and 1,000 in all, doubled until a drift test passes.
-        warmup: requests before the window; None: ten a client, and as many more as the drift test asks for.
+        requests: requests in the window; None: at least 20 a client and 1,000 in all (8,192 of an open loop), more until a drift test passes.
+        warmup: requests before the window; None: ten a client (1,000 of an open loop), and as many more as the drift test asks for.
         max_requests: where growing ends.
+        tolerance: let the window grow until half of the 95% confidence interval of TTFT p99 is at most this share of it; None: however wide.
     """
 
     requests: int | None = None
     warmup: int | None = None
     max_requests: int = 200_000
+    tolerance: float | None = None
 
     def __post_init__(self) -> None:
         if self.requests is not None:
@@ -177,6 +132,8 @@ class Window:
         if self.warmup is not None:
             require_whole("Window.warmup", self.warmup, 0)
         require_whole("Window.max_requests", self.max_requests, 1)
+        if self.tolerance is not None and (isinstance(self.tolerance, bool) or not 0 < self.tolerance < 1):
+            raise SpecError(f"Window.tolerance={self.tolerance!r}: must lie between 0 and 1; 5% is 0.05")
 
     def measure(self, machine: Machine) -> Measured:
         """Warm up without a log, then log the window."""
@@ -191,38 +148,33 @@ class Window:
         while world["sent"] < warmup:
             machine.advance(max(1000, 4 * clients))
         first = begin_log(machine)
-        wanted, drift = self.requests or max(1000, 20 * clients), True
+        wanted, drift, loose = self.requests or max(1000, 20 * clients), True, True
         while True:
             machine.world["until_row"] = first.rows + wanted
             machine.finish()
-            logged = machine.state.requests[first.rows : first.rows + wanted]
-            skip, drift = settled(logged["first_ms"] - logged["dispatch_ms"])
-            if self.requests or not drift or 2 * wanted > self.max_requests:
+            ttft = ttft_ms(machine.state.requests[first.rows : first.rows + wanted])
+            skip, drift = settled(ttft)
+            loose = self.too_loose(*p99_interval(ttft[skip:]))
+            if self.requests or not (drift or loose) or 2 * wanted > self.max_requests:
                 break
             wanted *= 2
-        if self.requests:
-            skip = 0
-        return self._cut(machine, first, first.rows + skip, first.rows + wanted, startup, (*notes, *drift_note(drift)))
+        skip = 0 if self.requests else skip
+        notes = (*notes, *drift_note(drift), *self.loose_note(loose))
+        stop = float(machine.state.requests["dispatch_ms"][min(first.rows + wanted, int(machine.world["rows"]) - 1)])
+        return cut_out(machine, first, slice(first.rows + skip, first.rows + wanted), stop, startup, notes)
 
-    def _cut(
-        self, machine: Machine, first: "LogStart", begin: int, end: int, startup: Any, notes: tuple[str, ...]
-    ) -> Measured:
-        state = machine.state
-        dispatched = state.requests["dispatch_ms"]
-        start, stop = float(dispatched[begin]), float(dispatched[min(end, int(machine.world["rows"]) - 1)])
-        ends = np.maximum.accumulate(state.runs["end_ms"][first.runs : int(machine.world["runs"])])  # ranks overtake
-        low = first.runs + int(np.searchsorted(ends, start, side="right"))
-        high = max(low + 1, first.runs + int(np.searchsorted(ends, stop, side="right")))
-        runs = slice(low, high)
-        ended = np.maximum.accumulate(state.stalls["end_ms"][: int(machine.world["stalls"])])
-        stalls = slice(*(int(at) for at in np.searchsorted(ended, (start, stop), side="right")))
-        done = state.requests["done_ms"][first.rows : int(machine.world["rows"])]
-        left = int(((done > start) & (done <= stop)).sum())
-        ttft = state.requests["first_ms"][begin:end] - dispatched[begin:end]
-        passes = int(state.runs["count"][runs].sum())
-        info = WindowInfo("window", start, stop - start, end - begin, passes, half_width(ttft))
-        return Measured(
-            state, info, slice(begin, end), runs, stalls, left, first.sent + begin - first.rows, startup, notes
+    def too_loose(self, p99_ms: float, half_ms: float) -> bool:
+        """Whether the 99th percentile is less sure than wanted."""
+        return self.tolerance is not None and not half_ms <= self.tolerance * p99_ms
+
+    def loose_note(self, loose: bool) -> tuple[str, ...]:
+        """What a reader must know of a window that ended before its percentile was sure."""
+        return (
+            (
+                f"TTFT p99 is less sure than tolerance={self.tolerance}: see window.p99_half_width_ms; raise max_requests",
+            )
+            if loose
+            else ()
         )
 
 
@@ -266,16 +218,6 @@ def jump(machine: Machine) -> Machine | None:
     return fresh if search(fresh, generations) else None
 
 
-@dataclass(frozen=True)
-class LogStart:
-    """Where logging was taken up again."""
-
-    rows: int
-    runs: int
-    stalls: int
-    sent: int
-
-
 def require_whole(name: str, value: Any, least: int) -> None:
     """A count of a stop is a whole number, and not below the least."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
@@ -297,31 +239,3 @@ def log_startup(machine: Machine) -> Any:
     machine.finish()
     machine.world["until_row"] = FOREVER
     return ttft_ms(machine.state.requests[:clients])
-
-
-def ttft_ms(requests: Any) -> Any:
-    """TTFT of rows of the request table."""
-    return requests["first_ms"] - requests["dispatch_ms"]
-
-
-def begin_log(machine: Machine) -> LogStart:
-    """Log from here on, on fresh rows."""
-    world = machine.world
-    world["logging"], world["watch"], world["spare"] = 1, 0, -1
-    world["first_open"] = world["rows"]
-    world["runs"] += 2 * len(machine.state.ranks)  # what passes in flight have written to
-    return LogStart(*(int(world[name]) for name in ("rows", "runs", "stalls", "sent")))
-
-
-def slice_of_passes(state: State, first: int, end: int, passes: int) -> slice:
-    """The rows of the log that hold this many passes from a row on."""
-    upto = np.cumsum(state.runs["count"][first:end])
-    at = int(np.searchsorted(upto, passes))
-    return slice(first, first + at + 1)
-
-
-def stalls_until(state: State, first: int, end: int, when: float) -> slice:
-    """Stalls that end by this instant, but for the rounding of an absolute clock."""
-    return slice(
-        first, first + int(np.searchsorted(state.stalls["end_ms"][first:end], when * (1 + 1e-12), side="right"))
-    )

@@ -11,7 +11,7 @@ import numpy as np
 
 from passcal.core.tables import State
 from passcal.passes import expand, repetition
-from passcal.stopping import Measured
+from passcal.window import Measured
 
 __all__ = ["Emissions", "emissions", "pass_table", "token_times"]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import passcal as pc
 from passcal.assemble import assemble
 from passcal.machine import IdentitiesNeeded, Machine
-from passcal.stopping import Measured
+from passcal.window import Measured
 from tests.modes import MODES, Mode, sleeps_on
 from tests.worlds import CLOCK, World, closed_worlds, everywhere, replay_worlds, same, times, worlds
 
