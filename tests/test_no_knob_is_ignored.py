@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 import passcal as pc
+from passcal.spec.lengths import Gamma, Joint, Lognormal, Mix, Strata, Uniform
 from tests.worlds import CLOCK
 
 ROWS = [(0.0, 90, 30), (0.5, 300, 3), (1.0, 30, 40), (40.0, 200, 12), (41.0, 64, 9), (41.0, 64, 33)]
@@ -117,6 +118,37 @@ CLOSED: dict[str, Any] = {
     "stagger_ms": (7.0, {}),
     "turnaround_ms": (2.5, {}),
     "ingest_us_per_token": (3.6, {}),
+}
+ROOMY = pc.Vllm(**ENGINE | {"num_gpu_blocks": 200})
+VARIED = pc.Lengths.uniform(20, 300)
+OPEN = {"shapes": [(90, 0, 30), (200, 20, 12)], "rate_per_s": 6.0, "arrivals": "gamma", "cv": 1.5}
+OPEN_LOOP: dict[str, Any] = {
+    "shapes": ([(90, 0, 30)], {}),
+    "rate_per_s": (5.0, {}),
+    "arrivals": ("poisson", {"arrivals": "constant", "cv": None}),
+    "cv": (1.0, {}),
+    "gaps_ms": ([270.0, 20.0], {"arrivals": None, "cv": None}),
+    "horizon_requests": (150, {}),
+    "turnaround_ms": (2.5, {}),
+    "ingest_us_per_token": (3.6, {}),
+}
+STRATA: dict[str, Any] = {"tokens": ((50, 91), {}), "weights": ((1.0, 3.0), {})}
+MOMENTS: dict[str, Any] = {"mean": (210.0, {}), "cv": (0.6, {})}
+UNIFORM: dict[str, Any] = {"low": (21, {}), "high": (301, {})}
+JOINT: dict[str, Any] = {"rows": ([(90, 0, 30), (200, 20, 13)], {})}
+MIX: dict[str, Any] = {
+    "isl": (pc.Lengths.uniform(20, 301), {}),
+    "osl": (pc.Lengths.uniform(2, 31), {}),
+    "prefix": (9, {}),
+    "correlation": (0.5, {}),
+}
+LAWS: dict[type, tuple[dict[str, Any], dict[str, Any]]] = {  # arguments, and what changing one does
+    Strata: ({"tokens": (50, 90), "weights": (1.0, 2.0)}, STRATA),
+    Lognormal: ({"mean": 200.0, "cv": 0.5}, MOMENTS),
+    Gamma: ({"mean": 200.0, "cv": 0.5}, MOMENTS),
+    Uniform: ({"low": 20, "high": 300}, UNIFORM),
+    Joint: ({"rows": [(90, 0, 30), (200, 20, 12)]}, JOINT),
+    Mix: ({"isl": VARIED, "osl": pc.Lengths.uniform(2, 30)}, MIX),
 }
 LINEAR: dict[str, Any] = {
     "prefill": ((6.0, 0.0203, 1.3e-6, 2.1e-7), {}),
@@ -240,6 +272,49 @@ def test_endless_closed_loop(name: str, value: Any, effect: Any):
     matters(ask, name, value, effect)
 
 
+@pytest.mark.parametrize(("name", "value", "effect"), entries(OPEN_LOOP))
+def test_open_loop(name: str, value: Any, effect: Any):
+    def ask(**options: Any) -> pc.Report:
+        given = OPEN | options
+        stop = None if "horizon_requests" in given else pc.Window(requests=200)
+        return pc.evaluate(pc.Workload.open_loop(**given), ROOMY, CLOCK, stop=stop)
+
+    matters(ask, name, value, effect)
+
+
+@pytest.mark.parametrize("rate_per_s", [None, 6.0])
+def test_listed_gaps_and_their_rate(rate_per_s: float | None):
+    """A rate beside gaps scales them."""
+    ask = lambda **how: pc.evaluate_open_loop(  # noqa: E731
+        pc.Workload.open_loop(90, 30, **how), ROOMY, CLOCK, stop=pc.Window(requests=50)
+    )
+    matters(ask, "gaps_ms", [399.0, 12.0], {"gaps_ms": [399.0, 13.0], "rate_per_s": rate_per_s})
+    matters(ask, "rate_per_s", 4.0, {"gaps_ms": [399.0, 13.0], "rate_per_s": rate_per_s})
+
+
+@pytest.mark.parametrize(
+    ("law", "name", "value", "effect"),
+    [
+        pytest.param(law, name, *entry, id=f"{law.__name__}.{name}")
+        for law, (_, knobs) in LAWS.items()
+        for name, entry in knobs.items()
+    ],
+)
+@pytest.mark.parametrize("closed", [True, False])
+def test_laws(closed: bool, law: Any, name: str, value: Any, effect: Any):
+    def ask(**options: Any) -> pc.Report:
+        drawn = law(**LAWS[law][0] | options)
+        lengths = {"shapes": drawn} if isinstance(drawn, Joint | Mix) else {"isl": drawn, "osl": 12}
+        loop = (
+            pc.Workload.closed_loop(**lengths, concurrency=3, requests=100)
+            if closed
+            else pc.Workload.open_loop(**lengths, rate_per_s=9.0, horizon_requests=100)
+        )
+        return pc.evaluate(loop, ROOMY, CLOCK)
+
+    matters(ask, name, value, effect)
+
+
 @pytest.mark.parametrize(("name", "value", "effect"), entries(LINEAR, "gpus"))
 def test_linear_timing(name: str, value: Any, effect: Any):
     base = {"prefill": CLOCK.prefill, "decode": CLOCK.decode}
@@ -270,10 +345,17 @@ TABLES: dict[type, dict[str, Any]] = {
     pc.AttentionDpBalance: BALANCE,
     type(pc.Workload.replay(ROWS)): REPLAY,
     type(pc.Workload.closed_loop(1, 1)): CLOSED,
+    type(pc.Workload.open_loop(1, 1, 1.0)): OPEN_LOOP,
+    **{law: knobs for law, (_, knobs) in LAWS.items()},
     pc.LinearTiming: LINEAR,
     pc.PhaseTiming: PHASE,
     pc.LimitCycle: {"max_passes": None, "jump_after": None, "strict": None},  # the next three in test_stopping
-    pc.Window: {"requests": None, "warmup": None, "max_requests": None},
+    pc.Window: {
+        "requests": None,
+        "warmup": None,
+        "max_requests": None,
+        "tolerance": None,
+    },  # the last in test_open_loop
     pc.Drained: {},
     pc.PrefixOracle: {field.name: None for field in fields(pc.PrefixOracle)},  # in sources/test_prefix
     pc.Roofline: {field.name: None for field in fields(pc.Roofline)},  # in timing/test_roofline

@@ -8,7 +8,7 @@ a run has said enough, `evaluate` puts these together, `report` reads the log.
 from passcal.core.plan import PassShape
 from passcal.distribution import Distribution
 from passcal.errors import Diverged, NotConverged, SpecError, Stalled, TimingError, TraceError, Unsupported
-from passcal.evaluate import evaluate, evaluate_closed_loop, evaluate_replay
+from passcal.evaluate import evaluate, evaluate_closed_loop, evaluate_open_loop, evaluate_replay
 from passcal.report import Report
 from passcal.sources.prefix import PrefixOracle
 from passcal.spec.deployment import Aggregated
@@ -23,6 +23,7 @@ from passcal.spec.engine import (
     Vllm,
     engine,
 )
+from passcal.spec.lengths import Lengths
 from passcal.spec.workload import Workload
 from passcal.stopping import Drained, LimitCycle, Window
 from passcal.timing.linear import LinearTiming
@@ -40,6 +41,7 @@ __all__ = [
     "EngineSpec",
     "HostLoop",
     "Launch",
+    "Lengths",
     "LimitCycle",
     "LinearTiming",
     "NotConverged",
@@ -62,5 +64,6 @@ __all__ = [
     "engine",
     "evaluate",
     "evaluate_closed_loop",
+    "evaluate_open_loop",
     "evaluate_replay",
 ]

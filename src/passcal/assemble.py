@@ -39,8 +39,9 @@ from passcal.fitting_vllm import fit_vllm
 from passcal.machine import Machine, priced
 from passcal.spec.deployment import Aggregated
 from passcal.spec.engine import Sglang, Trtllm, Vllm
-from passcal.spec.workload import ASKED, ClosedLoop, Replay, Workload
+from passcal.spec.workload import ClosedLoop, Replay, Workload
 from passcal.timing.base import ASK, FORM, KernelTiming, TimingModel
+from passcal.traffic import dealt
 
 __all__ = ["assemble"]
 
@@ -102,7 +103,7 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
         "world": table(world),
         "requests": table(requests),
         "sequences": table(sequences),
-        "runs": table(np.zeros(max(1024, min(4 * capacity, 1 << 16)), RUN)),
+        "runs": table(np.zeros(max(1024, min(4 * capacity, 1 << 18)), RUN)),
         "stalls": table(np.zeros(ranks * fit.seats + 64, STALL)),
         "ranks": fit.rank,
         "shapes": table(dealt_shapes(lengths, fit) if closed else np.zeros(1, SHAPES)),
@@ -166,13 +167,13 @@ def fit_engine(engine: Any, lengths: Lengths, identities: bool) -> Fitting:
 def lengths_of(workload: Workload) -> Lengths:
     """All lengths that the workload deals or lists, and how many requests may live at a time."""
     if isinstance(workload, ClosedLoop):
-        rows = np.array(list(workload.shapes), [(name, "i8") for name in ASKED])
+        rows = dealt(workload.shapes)
         limit = workload.requests or FOREVER
         return Lengths.of(rows, limit, min(workload.concurrency, limit))
     if isinstance(workload, Replay):
         return Lengths.of(workload.rows, len(workload.rows), len(workload.rows))
     raise Unsupported(
-        f"workload={type(workload).__name__}: must be a closed loop or a replay; make it with pc.Workload.closed_loop"
+        f"workload={type(workload).__name__}: must be a closed loop or a replay; ask pc.evaluate, which makes it one"
     )
 
 

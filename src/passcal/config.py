@@ -16,6 +16,7 @@ from passcal.errors import SpecError, Unsupported
 from passcal.sources.prefix import PrefixOracle
 from passcal.spec.deployment import Aggregated
 from passcal.spec.engine import ENGINES, engine
+from passcal.spec.lengths import Lengths
 from passcal.spec.workload import Workload
 from passcal.stopping import Drained, LimitCycle, Stop, Window
 from passcal.timing.base import TimingModel
@@ -33,6 +34,15 @@ STOPS: Mapping[str, type[LimitCycle] | type[Window] | type[Drained]] = {
 }
 TIMINGS: Mapping[str, type[LinearTiming] | type[Roofline]] = {"linear": LinearTiming, "roofline": Roofline}
 TRACE = ("trace", "format", "spread", "prefix_oracle")  # of a replay, beside the arguments of `Workload.replay`
+TRAFFIC: Mapping[str, tuple[str, Callable[..., Workload]]] = {
+    "closed": ("ClosedLoop", Workload.closed_loop),
+    "open": ("OpenLoop", Workload.open_loop),
+    "replay": ("Replay", Workload.replay),
+}
+LAWS: Mapping[str, Callable[..., Lengths]] = {
+    law.__name__: law
+    for law in (Lengths.samples, Lengths.strata, Lengths.lognormal, Lengths.gamma, Lengths.uniform, Lengths.joint)
+}
 
 
 @dataclass(frozen=True)
@@ -149,18 +159,30 @@ def read_config(config: Mapping[str, Any], folder: Path) -> Asked:
 
 
 def read_workload(section: Any, folder: Path) -> Workload:
-    """`mode: closed` or `mode: replay`, with the constructor's arguments."""
-    mode, rest = chosen(section, "workload", "mode", ("closed", "replay"))
-    make = Workload.closed_loop if mode == "closed" else Workload.replay
-    known = [*signature(make).parameters, *(TRACE if mode == "replay" else ())]
-    checked(rest, "workload", known)
-    if mode == "closed":
-        return made("workload", ("ClosedLoop", "closed_loop"), lambda: Workload.closed_loop(**rest))
-    if ("trace" in rest) == ("rows" in rest):
-        raise SpecError("workload: a replay needs either trace (a file) or rows; give one of them")
-    if "trace" in rest:
-        rest["rows"] = read_trace_file(rest, folder)
-    return made("workload", ("Replay", "replay"), lambda: Workload.replay(**rest))
+    """`mode: closed`, `open` or `replay`, with the constructor's arguments; lengths may be laws."""
+    mode, rest = chosen(section, "workload", "mode", tuple(TRAFFIC))
+    owner, make = TRAFFIC[mode]
+    checked(rest, "workload", [*signature(make).parameters, *(TRACE if mode == "replay" else ())])
+    if mode == "replay":
+        if ("trace" in rest) == ("rows" in rest):
+            raise SpecError("workload: a replay needs either trace (a file) or rows; give one of them")
+        if "trace" in rest:
+            rest["rows"] = read_trace_file(rest, folder)
+    for name in ("isl", "osl", "shapes"):
+        if isinstance(rest.get(name), Mapping):
+            rest[name] = read_law(rest[name], f"workload.{name}")
+    return made("workload", (owner, make.__name__), lambda: make(**rest))
+
+
+def read_law(section: Mapping[str, Any], path: str) -> Lengths:
+    """`law: lognormal` or another constructor of `Lengths`, with its arguments."""
+    law, rest = chosen(section, path, "law", tuple(LAWS))
+    known = tuple(signature(LAWS[law]).parameters)
+    checked(rest, path, known)
+    for name in known:
+        if name not in rest:
+            raise SpecError(f"{path}.{name} is missing: a {law} law needs {', '.join(known)}; add it")
+    return made(path, (law.capitalize(), f"Lengths.{law}"), lambda: LAWS[law](**rest))
 
 
 def read_trace_file(rest: dict[str, Any], folder: Path) -> Any:

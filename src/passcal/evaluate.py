@@ -5,14 +5,19 @@ from typing import Literal
 from passcal.assemble import assemble
 from passcal.errors import SpecError
 from passcal.machine import IdentitiesNeeded
+from passcal.open_loop import TOLERANCE, Measures, answer_open_loop
 from passcal.report import Report
 from passcal.spec.deployment import Aggregated
 from passcal.spec.engine import EngineSpec
+from passcal.spec.lengths import Lengths
+from passcal.spec.open_loop import OpenLoop
 from passcal.spec.workload import ClosedLoop, Replay, Workload
-from passcal.stopping import Drained, LimitCycle, Measured, Stop, Window
+from passcal.stopping import Drained, LimitCycle, Stop, Window
 from passcal.timing.base import TimingModel
+from passcal.traffic import arrivals, tier
+from passcal.window import Measured
 
-__all__ = ["evaluate", "evaluate_closed_loop", "evaluate_replay"]
+__all__ = ["evaluate", "evaluate_closed_loop", "evaluate_open_loop", "evaluate_replay"]
 
 Start = Literal["burst", "spread"]
 
@@ -32,7 +37,8 @@ def evaluate(
         workload: who sends what.
         deployment: the engines; a bare engine spec is one worker.
         timing: the price of a pass.
-        stop: when to stop; by default `LimitCycle()` for a closed loop that never ends, else `Drained()`.
+        stop: when to stop; by default `LimitCycle()` for an endless closed loop, `Window(tolerance=0.1)` for an open one or lengths of a law,
+            else `Drained()`.
         start: how the clients of an endless closed loop begin: all at once, as a benchmark does, or spread evenly over one cycle.
         phases: evaluate this many staggers from burst to spread and mix them equally.
 
@@ -41,6 +47,7 @@ def evaluate(
         Unsupported: a wish that is not modelled.
         TimingError: the timing model raised or answered with no duration.
         Stalled: the engine can never run what waits.
+        Diverged: an open loop without a horizon offers as much as the deployment can serve, or more.
     """
     if isinstance(deployment, EngineSpec):
         deployment = Aggregated(engine=deployment)
@@ -48,13 +55,14 @@ def evaluate(
         raise SpecError(f"deployment={type(deployment).__name__}: must be an engine or pc.Aggregated(engine)")
     if not isinstance(workload, Workload):
         raise SpecError(
-            f"workload={type(workload).__name__}: must be a workload; make it with pc.Workload.closed_loop or .replay"
+            f"workload={type(workload).__name__}: must be a workload; make it with pc.Workload.closed_loop, .open_loop or .replay"
         )
-    endless = isinstance(workload, ClosedLoop) and workload.requests is None
-    stop = stop or (LimitCycle() if endless else Drained())
+    stop = stop or default_stop(workload)
     if not isinstance(stop, LimitCycle | Window | Drained):
         raise SpecError(f"stop={type(stop).__name__}: must be LimitCycle(), Window() or Drained()")
     staggers = choose_staggers(workload, deployment, timing, stop, start, phases)
+    if isinstance(workload, OpenLoop):
+        return report_open_loop(workload, deployment, timing, stop)
     parts = tuple(measure(with_stagger(workload, stagger), deployment, timing, stop) for stagger in staggers)
 
     def again(requests: int | None, other: str | None) -> Report:
@@ -94,7 +102,59 @@ def evaluate_replay(workload: Replay, engine: EngineSpec, timing: TimingModel, *
     return evaluate(workload, engine, timing, stop=stop)
 
 
-def measure(workload: Workload, deployment: Aggregated, timing: TimingModel, stop: Stop) -> Measured:
+def evaluate_open_loop(
+    workload: OpenLoop,
+    engine: EngineSpec,
+    timing: TimingModel,
+    *,
+    tolerance: float | None = None,
+    stop: Window | None = None,
+) -> Report:
+    """An open loop on one worker; see `evaluate`.
+
+    `tolerance` is the largest half-width of TTFT p99's 95% confidence interval, as a share of it (0.1 where nothing is given);
+    `stop=Window(...)` says that and more.
+    """
+    if not isinstance(workload, OpenLoop):
+        raise SpecError(f"workload={type(workload).__name__}: must be an open loop; make it with pc.Workload.open_loop")
+    if tolerance is not None:
+        if stop is not None:
+            raise SpecError(
+                f"tolerance={tolerance}, stop={stop}: must not both be given; give Window(tolerance=)"[:199]
+            )
+        stop = Window(tolerance=tolerance)
+    return evaluate(workload, engine, timing, stop=stop)
+
+
+def default_stop(workload: Workload) -> Stop:
+    """What suits a workload where nothing is said: a cycle is exact for what repeats, a law's order does not."""
+    if isinstance(workload, OpenLoop):
+        return Window(tolerance=TOLERANCE) if workload.horizon_requests is None else Drained()
+    if not isinstance(workload, ClosedLoop) or workload.requests is not None:
+        return Drained()
+    return Window(tolerance=TOLERANCE) if isinstance(workload.shapes, Lengths) else LimitCycle()
+
+
+def report_open_loop(workload: OpenLoop, deployment: Aggregated, timing: TimingModel, stop: Stop) -> Report:
+    """The report on an open loop."""
+    endless = workload.horizon_requests is None
+    if not isinstance(stop, Window if endless else Drained):
+        rule = "needs Window() for an open loop, or give that horizon_requests" if endless else "a horizon ends the run"
+        raise SpecError(f"stop={type(stop).__name__}(): {rule}; leave stop unset")
+    window = stop if isinstance(stop, Window) else Window()
+    found = answer_open_loop(workload, lambda asked, until: measure(asked, deployment, timing, until), window)
+
+    def report(part: Measured, notes: tuple[str, ...] = ()) -> Report:
+        told, most = fidelity(workload), found.capacity_per_s
+        return Report((part,), timing, closed=False, fidelity=told, again=again, notes=notes, capacity_per_s=most)
+
+    def again(requests: int | None, _: str | None) -> Report:
+        return report(measure(arrivals(workload, requests or 1), deployment, timing, Drained()))
+
+    return report(found.measured, found.notes)
+
+
+def measure(workload: Workload, deployment: Aggregated, timing: TimingModel, stop: Measures) -> Measured:
     """One run from an empty system to its stop."""
     try:
         return stop.measure(assemble(workload, deployment, timing))
@@ -138,9 +198,9 @@ def choose_staggers(
 
 
 def fidelity(workload: Workload) -> str:
-    """The traffic tier of a workload: W0 fixed lengths in a closed loop, W2 lengths that vary, W3 joint rows verbatim."""
-    if isinstance(workload, Replay):
-        return "W3"
-    if isinstance(workload, ClosedLoop) and len(set(workload.shapes)) > 1:
-        return "W2"
-    return "W0"
+    """The traffic tier of a workload: W0 fixed lengths in a closed loop, W1 at a rate, W2 lengths that vary, W3 joint rows, listed gaps, replays."""
+    if isinstance(workload, OpenLoop):
+        return "W3" if workload.gaps_ms else tier(workload.shapes) or "W1"
+    if isinstance(workload, ClosedLoop):
+        return tier(workload.shapes) or "W0"
+    return "W3"

@@ -54,6 +54,8 @@ def print_report(report: "Report", console: "Console", notes: Iterable[str] = ()
         "throughput": f"{figure(report.throughput_per_s)} requests/s, {figure(report.output_tokens_per_s)} output tokens/s",
         "start-up": f"TTFT mean {figure(report.startup_ttft_ms.mean)} ms, max {figure(report.startup_ttft_ms.max)} ms",
         "window": f"{WINDOWS[window.kind]}: {window.requests:,} requests, {window.passes:,} passes, {figure(window.length_ms)} ms",
+        "interval": f"95%: TTFT mean ± {figure(window.half_width_ms)} ms, p99 ± {figure(window.p99_half_width_ms)} ms",
+        "capacity": f"{figure(report.capacity_per_s)} requests/s, where the queue is never empty",
         "binding": f"{binding}: {binding.why}",
         "KV": f"{report.block_utilisation:.0%} held on average, {report.block_utilisation_peak:.0%} at most",
         "evicted": f"{report.preemptions:,} times, {report.recomputed_tokens:,} tokens computed again"
@@ -61,6 +63,10 @@ def print_report(report: "Report", console: "Console", notes: Iterable[str] = ()
     }
     if not report.startup_ttft_ms.count:
         del lines["start-up"]
+    if not window.half_width_ms:
+        del lines["interval"]
+    if math.isnan(report.capacity_per_s):
+        del lines["capacity"]
     if math.isnan(report.block_utilisation):
         del lines["KV"]
     if not report.preemptions:
@@ -94,7 +100,8 @@ def as_json(report: "Report", notes: Iterable[str] = ()) -> str:
     """The columns of the report by name, with why the limit binds, the window and the notes; NaN is null."""
     columns = {name: plain(value) for name, value in report.to_columns().items()}
     window = {name: plain(value) for name, value in vars(report.window).items()}
-    more = {"binding_why": report.binding.why, "window": window, "notes": [*report.notes, *notes]}
+    more = {"binding_why": report.binding.why, "window": window, "capacity_per_s": plain(report.capacity_per_s)}
+    more["notes"] = [*report.notes, *notes]
     return json.dumps({**columns, **more}, indent=2, allow_nan=False) + "\n"
 
 

@@ -51,6 +51,7 @@ class Report:
         again: Callable[[int | None, str | None], Report],
         notes: tuple[str, ...] = (),
         arrivals_ms: Any = None,
+        capacity_per_s: float = float("nan"),
     ) -> None:
         self._parts = parts
         self._timing = timing
@@ -58,6 +59,8 @@ class Report:
         self._again = again
         self.fidelity = fidelity
         """The traffic tier that was used, W0 to W4."""
+        self.capacity_per_s = capacity_per_s
+        """Requests a second that the deployment serves where its queue is never empty; NaN where it was not asked for (closed loops, replays)."""
         self.arrivals_ms = arrivals_ms
         """When each request of the run was due (ms), by its number, where clients may keep requests back; None: all are sent when due."""
         self._notes = tuple(dict.fromkeys((*notes, *(note for part in parts for note in part.notes))))
@@ -238,7 +241,7 @@ class Report:
         """The run of this many requests."""
         if requests is not None:
             require_whole("benchmark: requests", requests, 1)
-            if self._closed:
+            if self._closed or self.window.kind != "drained":
                 return self._again(int(requests), None)
         if self.window.kind != "drained":
             raise SpecError("benchmark: these clients go on for ever; say how many requests they send, as requests=200")

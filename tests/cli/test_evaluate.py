@@ -72,7 +72,7 @@ REFUSED = {
     "engine.backend=vlm": "engine.backend='vlm': must be one of vllm",
     "workload.isl=-1": "isl=-1",
     "workload.isl=": "isl",
-    "workload.mode=open": "workload.mode='open': must be one of closed, replay",
+    "workload.mode=ajar": "workload.mode='ajar': must be one of closed, open, replay",
     "workload.trace=x.csv": "workload.trace='x.csv': unknown key",
     "workload.isl.mean=3": "workload.isl=64 has no keys",
     "workload=3": "workload=3: must have keys",

@@ -33,6 +33,7 @@ REQUESTS = 1_000_000
 def all_figures(quick: bool = False) -> Iterator[Figure]:
     """Every figure but the million, in the order of the table."""
     yield from operating_points(quick)
+    yield from open_loops(quick)
     yield from pressure(quick)
     yield schedules(quick)
     yield trace(quick)
@@ -52,6 +53,24 @@ def operating_points(quick: bool) -> Iterator[Figure]:
         wall, thread = median_seconds(point, 5 if quick else repeats)
         note = f"4096/256, {seats} seats, {point()['window_kind']}; specs, run, report and columns"
         yield Figure(f"{clients} clients", 1e3 * wall, "ms", limit, cpu=1e3 * thread, note=note)
+
+
+def open_loops(quick: bool) -> Iterator[Figure]:
+    """From a rate to TTFT percentiles and TPOT, capacity included."""
+    engine, timing = pc.Vllm(), pc.LinearTiming()
+    ask = lambda rate: pc.evaluate_open_loop(pc.Workload.open_loop(4096, 256, rate), engine, timing)  # noqa: E731
+    capacity = ask(0.1).capacity_per_s
+    for load in (0.5, 0.7, 0.85):
+
+        def point(load: float = load) -> pc.Report:
+            report = ask(load * capacity)
+            report.ttft_ms.quantiles((0.5, 0.9, 0.99))
+            report.tpot_ms.quantiles((0.5, 0.9, 0.99))
+            return report
+
+        wall, thread = median_seconds(point, 3 if quick else 15)
+        note = f"4096/256, {point().window.requests:,} requests; capacity, run, report and percentiles"
+        yield Figure(f"open loop, {load:.0%}", 1e3 * wall, "ms", 50, cpu=1e3 * thread, note=note)
 
 
 def schedules(quick: bool) -> Figure:

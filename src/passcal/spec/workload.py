@@ -1,60 +1,25 @@
 """Lengths, arrivals and the arrival plane: what clients ask for and when schedulers see it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import field_validator, model_validator
 
-from passcal.errors import SpecError
 from passcal.spec.base import Count, Duration, Spec
+from passcal.spec.lengths import Lengths, lengths_or_rows
+from passcal.spec.rows import ASKED, REPLAY_COLUMNS, Rows, replay_columns, shape_rows
 
-__all__ = ["ASKED", "ClosedLoop", "Replay", "Workload"]
+if TYPE_CHECKING:
+    from passcal.spec.open_loop import OpenLoop
 
-MOST = 2**31 - 1
-ASKED = ("isl", "prefix", "osl", "group", "shared", "pinned", "most")  # what a request asks for, as stored
+__all__ = ["ClosedLoop", "Replay", "Workload"]
+
 ARRIVALS = np.dtype([("dispatch_ms", "f8"), *((name, "i8") for name in ASKED)])
-SHAPE_KEYS = ("isl", "prefix", "osl", "prefix_group", "prefix_len", "data_parallel_rank", "max_tokens")
-REPLAY_COLUMNS = ("dispatch_ms", *SHAPE_KEYS)
-
-
-def check_lengths(isl: Any, prefix: Any, osl: Any, where: str) -> None:
-    """Arrays of lengths obey the rules, else the first row that does not is named."""
-    rules = (
-        (isl < 1, "isl", isl, "must be at least 1"),
-        (osl < 1, "osl", osl, "must be at least 1"),
-        (prefix < 0, "prefix", prefix, "must not be negative"),
-        (prefix >= isl, "prefix", prefix, "must be below isl: at least one prompt token is computed"),
-        (isl + osl > MOST, "isl", isl, "must stay below 2^31 tokens with osl"),
-    )
-    for broken, name, values, rule in rules:
-        if broken.any():
-            at = int(np.argmax(broken))
-            extra = f" with isl={int(isl[at])}" if name == "prefix" else ""
-            raise SpecError(f"{where}{at}: {name}={values[at]}{extra}: {rule}; correct this row")
-
-
-def whole_column(values: Any, name: str, where: str) -> Any:
-    """A column of token counts as int64; fractions, NaN, booleans and text are refused by row."""
-    column = np.asarray(values)
-    if column.dtype.kind in "iu":
-        return column.astype(np.int64)
-    if column.dtype.kind == "O":  # mixed Python values: ints and floats are fine if each is whole
-        try:
-            column = np.array([float("nan") if isinstance(v, bool | str) else float(v) for v in column])
-        except (TypeError, ValueError):
-            raise SpecError(f"{where}: {name}: must be whole numbers; correct the column") from None
-    if column.dtype.kind != "f":
-        raise SpecError(f"{where}: {name}={column.ravel()[:1].tolist()}: must be whole numbers; correct the column")
-    broken = ~np.isfinite(column) | (column != np.floor(column)) | (np.abs(column) > MOST)
-    if broken.any():
-        at = int(np.argmax(broken))
-        raise SpecError(f"{where}{at}: {name}={column[at]}: must be a whole number below 2^31; correct this row")
-    return column.astype(np.int64)
 
 
 class Workload(Spec):
-    """Who sends what. Make one with `Workload.closed_loop` or `Workload.replay`.
+    """Who sends what. Make one with `Workload.closed_loop`, `.open_loop` or `.replay`.
 
     Attributes:
         turnaround_ms: from dispatch to the scheduler's door; a client's think time belongs here too.
@@ -66,12 +31,13 @@ class Workload(Spec):
 
     @staticmethod
     def closed_loop(
-        isl: int | None = None,
-        osl: int | None = None,
+        isl: int | Lengths | None = None,
+        osl: int | Lengths | None = None,
         concurrency: int = 1,
         *,
         prefix: int = 0,
-        shapes: Iterable[Sequence[int] | Mapping[str, Any]] | None = None,
+        shapes: Iterable[Sequence[int] | Mapping[str, Any]] | Lengths | None = None,
+        correlation: float = 0.0,
         requests: int | None = None,
         turnaround_ms: float = 0.0,
         ingest_us_per_token: float = 0.0,
@@ -80,13 +46,14 @@ class Workload(Spec):
         """`concurrency` clients, each sending its next request when its last one is done.
 
         Args:
-            isl: prompt tokens.
-            osl: output tokens.
+            isl: prompt tokens, or a law of them (`Lengths`).
+            osl: output tokens, or a law of them.
             concurrency: clients.
             prefix: prompt tokens that are cached already, below isl.
             shapes: instead of isl and osl: rows (isl, osl) or (isl, prefix, osl), or mappings with `isl`, `osl` and optionally `prefix`,
-                `prefix_group`, `prefix_len`, `data_parallel_rank`, `max_tokens` (see `replay`); dealt in dispatch order and repeated when
-                they run out.
+                `prefix_group`, `prefix_len`, `data_parallel_rank`, `max_tokens` (see `replay`), dealt in dispatch order and repeated when
+                they run out; or `Lengths.joint(rows)`.
+            correlation: of isl and osl, where both follow a law.
             requests: how many are sent in all; None: clients go on for ever and the steady state is asked for.
             turnaround_ms: from dispatch to the scheduler's door.
             ingest_us_per_token: what each prompt token adds on that way.
@@ -95,22 +62,59 @@ class Workload(Spec):
         Raises:
             SpecError: a length, count or duration out of range.
         """
-        if shapes is None:
-            if isl is None or osl is None:
-                raise SpecError("closed_loop: isl and osl are missing; give both, or shapes")
-            rows: Any = ((isl, prefix, osl),)
-        elif isl is not None or osl is not None or prefix:
-            raise SpecError("closed_loop: shapes and isl/osl/prefix are both given; give one of them")
-        else:
-            rows = shapes
         return ClosedLoop(
-            shapes=rows,
+            shapes=lengths_or_rows("closed_loop", isl, osl, prefix, shapes, correlation),
             concurrency=concurrency,
             requests=requests,
             turnaround_ms=turnaround_ms,
             ingest_us_per_token=ingest_us_per_token,
             stagger_ms=stagger_ms,
         )
+
+    @staticmethod
+    def open_loop(
+        isl: int | Lengths | None = None,
+        osl: int | Lengths | None = None,
+        rate_per_s: float | None = None,
+        *,
+        prefix: int = 0,
+        shapes: Iterable[Sequence[int] | Mapping[str, Any]] | Lengths | None = None,
+        correlation: float = 0.0,
+        arrivals: str | None = None,
+        cv: float | None = None,
+        gaps_ms: Iterable[float] | None = None,
+        horizon_requests: int | None = None,
+        turnaround_ms: float = 0.0,
+        ingest_us_per_token: float = 0.0,
+    ) -> "OpenLoop":
+        """Requests at a rate, whatever became of those before; the steady state is asked for.
+
+        Args:
+            isl, osl, prefix, shapes, correlation: as in `closed_loop`.
+            rate_per_s: requests a second in the mean.
+            arrivals: `poisson` (default), `constant`, or `gamma`: independent gaps with the coefficient of variation `cv`.
+            cv: of the gaps; 1 is Poisson, more is burstier.
+            gaps_ms: instead: gaps between arrivals as observed, in their order, repeated when they run out; scaled to `rate_per_s` if that
+                is given too.
+            horizon_requests: send so many from an empty system and no more: the finite run is answered, also above capacity.
+            turnaround_ms, ingest_us_per_token: as in `closed_loop`.
+
+        Raises:
+            SpecError: a length, count, rate or duration out of range.
+        """
+        from passcal.spec.open_loop import OpenLoop
+
+        given: dict[str, Any] = {
+            "shapes": lengths_or_rows("open_loop", isl, osl, prefix, shapes, correlation),
+            "rate_per_s": rate_per_s,
+            "arrivals": arrivals,
+            "cv": cv,
+            "gaps_ms": gaps_ms,
+            "horizon_requests": horizon_requests,
+            "turnaround_ms": turnaround_ms,
+            "ingest_us_per_token": ingest_us_per_token,
+        }
+        return OpenLoop(**given)
 
     @staticmethod
     def replay(rows: Any, *, turnaround_ms: float = 0.0, ingest_us_per_token: float = 0.0) -> "Replay":
@@ -132,53 +136,17 @@ class Workload(Spec):
 
 
 class ClosedLoop(Workload):
-    """Clients in a closed loop; see `Workload.closed_loop`. `shapes` holds rows (isl, prefix, osl, group, shared, pinned, most), -1 for no group or no rank."""
+    """Clients in a closed loop; see `Workload.closed_loop`. `shapes` holds rows of `rows.ASKED`, -1 for no group or no rank, or a law of them."""
 
-    shapes: tuple[tuple[int, int, int, int, int, int, int], ...]
+    shapes: Rows | Lengths
     concurrency: Count
     requests: Count | None = None
     stagger_ms: Duration = 0.0
 
     @field_validator("shapes", mode="before")
     @classmethod
-    def _shapes(cls, rows: Any) -> Any:
-        if isinstance(rows, str) or not isinstance(rows, Iterable):
-            raise SpecError(f"shapes={rows!r}: must be rows (isl, osl); write [(isl, osl)]"[:199])
-        listed = [shape_row(row, k) for k, row in enumerate(rows)]
-        if not listed:
-            raise SpecError("shapes=[]: there must be at least one row (isl, osl); add one")
-        columns = list(zip(*listed, strict=True))
-        isl, prefix, osl = (
-            whole_column(list(column), name, "shapes row ")
-            for column, name in zip(columns, SHAPE_KEYS[:3], strict=False)
-        )
-        check_lengths(isl, prefix, osl, "shapes row ")
-        group, shared = prefix_groups(columns[3], columns[4], len(listed), "shapes row ")
-        pinned = pinned_ranks(columns[5], len(listed), "shapes row ")
-        most = outputs_reckoned_with(columns[6], osl, "shapes row ")
-        lists = (column.tolist() for column in (isl, prefix, osl, group, shared, pinned, most))
-        return tuple(zip(*lists, strict=True))
-
-
-def shape_row(row: Any, at: int) -> tuple[Any, ...]:
-    """A dealt shape as SHAPE_KEYS, from what the caller wrote."""
-    if isinstance(row, Mapping):
-        unknown = sorted(set(row) - set(SHAPE_KEYS))
-        if unknown or "isl" not in row or "osl" not in row:
-            raise SpecError(
-                f"shapes row {at}: needs isl and osl and may have {', '.join(SHAPE_KEYS)}; has {', '.join(map(str, row))}"[
-                    :199
-                ]
-            )
-        return tuple(row.get(name, 0 if name in ("prefix", "prefix_len") else None) for name in SHAPE_KEYS)
-    row = tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
-    if len(row) == 2:
-        return row[0], 0, row[1], None, 0, None, None
-    if len(row) == 3:
-        return row[0], row[1], row[2], None, 0, None, None
-    if len(row) == len(ASKED):  # as stored
-        return row[0], row[1], row[2], None if row[3] == -1 else row[3], *row[4:]
-    raise SpecError(f"shapes row {at}: {row!r}: must be (isl, osl) or (isl, prefix, osl); correct this row"[:199])
+    def _shapes(cls, shapes: Any) -> Any:
+        return shapes if isinstance(shapes, Lengths) else shape_rows(shapes)
 
 
 class Replay(Workload):
@@ -213,115 +181,3 @@ class Replay(Workload):
     def plane(self) -> tuple[float, float]:
         """(turnaround_ms, ingest_us_per_token)."""
         return self.turnaround_ms, self.ingest_us_per_token
-
-
-def replay_columns(rows: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Columns of a replay from whatever the caller has, checked."""
-    notes: tuple[str, ...] = tuple(getattr(rows, "attrs", {}).get("notes", ()))
-    if isinstance(rows, np.ndarray) and rows.dtype.names:
-        given = {name: rows[name] for name in rows.dtype.names}
-    elif hasattr(rows, "columns"):
-        given = {str(name): rows[name].to_numpy() for name in rows.columns}
-    elif isinstance(rows, Mapping):
-        given = {str(name): values for name, values in rows.items()}
-    else:
-        given = columns_of_rows(rows)
-    unknown = sorted(set(given) - set(REPLAY_COLUMNS))
-    if unknown:
-        raise SpecError(f"replay has no column {unknown[0]!r}; it has {', '.join(REPLAY_COLUMNS)}; drop or rename it")
-    for name in ("dispatch_ms", "isl", "osl"):
-        if name not in given:
-            raise SpecError(f"replay: column {name!r} is missing; add it")
-    try:
-        dispatch = np.asarray(given["dispatch_ms"], np.float64)
-    except (TypeError, ValueError):
-        raise SpecError("replay: dispatch_ms must be numbers, in milliseconds; correct the column") from None
-    if dispatch.ndim != 1 or len(dispatch) == 0:
-        raise SpecError("replay: there must be at least one row; give one")
-    if not np.isfinite(dispatch).all():
-        at = int(np.argmax(~np.isfinite(dispatch)))
-        raise SpecError(f"replay row {at}: dispatch_ms={dispatch[at]}: must be finite; correct this row")
-    if (dispatch < 0).any():
-        at = int(np.argmax(dispatch < 0))
-        raise SpecError(
-            f"replay row {at}: dispatch_ms={dispatch[at]}: must not be negative; shift the clock to start at 0"
-        )
-    isl, osl = (whole_column(given[name], name, "replay row ") for name in ("isl", "osl"))
-    prefix = whole_column(given.get("prefix", np.zeros(len(isl), np.int64)), "prefix", "replay row ")
-    group, shared = prefix_groups(given.get("prefix_group"), given.get("prefix_len"), len(isl), "replay row ")
-    pinned = pinned_ranks(given.get("data_parallel_rank"), len(isl), "replay row ")
-    if not len(dispatch) == len(isl) == len(osl) == len(prefix) == len(group) == len(pinned):
-        raise SpecError("replay: columns differ in length; give every row all its values")
-    check_lengths(isl, prefix, osl, "replay row ")
-    most = outputs_reckoned_with(given.get("max_tokens"), osl, "replay row ")
-    lengths = dict(zip(ASKED, (isl, prefix, osl, group, shared, pinned, most), strict=True))
-    return {"dispatch_ms": dispatch, **lengths}, notes
-
-
-def prefix_groups(groups: Any, lengths: Any, count: int, where: str) -> tuple[Any, Any]:
-    """Prefix groups as numbers from 0 (none: -1), and how many leading tokens each shares."""
-    if groups is None and lengths is None:
-        return np.full(count, -1), np.zeros(count, np.int64)
-    if groups is None or lengths is None:
-        raise SpecError("prefix_group and prefix_len must come together; give both, or neither")
-    numbers: dict[Any, int] = {}
-    listed = [None if g is None or g != g or str(g) == "<NA>" else g for g in np.asarray(groups, object).tolist()]
-    group = np.array([-1 if g is None else numbers.setdefault(g, len(numbers)) for g in listed], np.int64)
-    shared = whole_column(np.array([0 if v is None else v for v in np.asarray(lengths, object)]), "prefix_len", where)
-    if (shared < 0).any():
-        at = int(np.argmax(shared < 0))
-        raise SpecError(f"{where}{at}: prefix_len={shared[at]}: must not be negative; correct this row")
-    return group, np.where(group >= 0, shared, 0)
-
-
-def pinned_ranks(ranks: Any, count: int, where: str) -> Any:
-    """The rank of its worker that each request asks for; -1: any."""
-    if ranks is None:
-        return np.full(count, -1)
-    listed = [-1 if r is None or r != r or str(r) == "<NA>" else r for r in np.asarray(ranks, object).tolist()]
-    pinned = whole_column(listed, "data_parallel_rank", where)
-    if (pinned < -1).any():
-        at = int(np.argmax(pinned < -1))
-        raise SpecError(
-            f"{where}{at}: data_parallel_rank={pinned[at]}: must not be negative; leave it out for any rank"
-        )
-    return pinned
-
-
-def outputs_reckoned_with(most: Any, osl: Any, where: str) -> Any:
-    """`max_tokens` of each request, osl where it is not given."""
-    if most is None:
-        return osl
-    listed = np.asarray(most, object).tolist()
-    if len(listed) != len(osl):
-        raise SpecError("max_tokens: differs in length from osl; give every row all its values")
-    filled = [o if m is None or m != m or str(m) == "<NA>" else m for m, o in zip(listed, osl.tolist(), strict=True)]
-    column = whole_column(filled, "max_tokens", where)
-    if (column < osl).any():
-        at = int(np.argmax(column < osl))
-        raise SpecError(f"{where}{at}: max_tokens={column[at]}: must be at least osl={osl[at]}; correct this row")
-    return column
-
-
-def columns_of_rows(rows: Iterable[Any]) -> dict[str, Any]:
-    """Columns from an iterable of rows (dispatch_ms, isl[, prefix], osl) or of mappings."""
-    try:
-        listed = list(rows)
-    except TypeError:
-        raise SpecError(
-            f"replay: rows={rows!r}: must be a frame, columns, or rows (dispatch_ms, isl, osl)"[:199]
-        ) from None
-    if not listed:
-        raise SpecError("replay: there must be at least one row; give one")
-    if isinstance(listed[0], Mapping):
-        names = list(listed[0])
-        if any(not isinstance(row, Mapping) or list(row) != names for row in listed):
-            raise SpecError("replay: rows have different keys; give every row the same ones")
-        return {str(name): [row[name] for row in listed] for name in names}
-    width = len(listed[0])
-    if width not in (3, 4) or any(len(row) != width for row in listed):
-        raise SpecError(
-            "replay: rows must all be (dispatch_ms, isl, osl) or (dispatch_ms, isl, prefix, osl); correct them"
-        )
-    names = ["dispatch_ms", "isl", "osl"] if width == 3 else ["dispatch_ms", "isl", "prefix", "osl"]
-    return {name: [row[k] for row in listed] for k, name in enumerate(names)}
