@@ -59,7 +59,7 @@ def take_in(state: State, rank: Any, s: Any, now: float) -> None:
     i = rank.arrived_head
     while i != NOBODY:
         request, life = state.requests[i], state.sglang_lives[i]
-        room = min(s.context - request.isl - 1, rank.usable - ceil(1 * request.isl, s.page) - s.page - 1)
+        room = min(s.context - request.isl - 1, rank.usable - ceil(request.isl, s.page) - s.page - 1)
         rank.serial += 1
         life.serial, life.place, life.launched = rank.serial, WAITING, NOBODY
         life.limit, life.wasted = max(0, min(request.most, room)), 0
@@ -77,7 +77,7 @@ def next_round(state: State, rank: Any, s: Any, k: int, now: float) -> None:
     rank.preempted, s.rows, s.slot = 0, 0, (rank.number + 1) & 1
     clear_shape(state, 0, 0)
     if s.tree and s.unpublished and s.partial != NOBODY:
-        radix.publish(state, rank, s, s.partial, 1 * state.sequences[s.partial].computed)
+        radix.publish(state, rank, s, s.partial, state.sequences[s.partial].computed)
     s.unpublished = 0
     join(state, rank, s, k)
     s.deferred = s.hold > 0
@@ -136,11 +136,11 @@ def take_prompts(state: State, rank: Any, s: Any, k: int) -> None:
     for n in range(s.rows):
         i = state.lists[k, s.slot, HEADER + n]
         sequence, request = state.sequences[i], state.requests[i]
-        past, end = 1 * sequence.computed, sequence.computed + sequence.given
+        past, end = sequence.computed, sequence.computed + sequence.given
         add_chunk(
             state,
             i,
-            1 * sequence.given,
+            sequence.given,
             past,
             request.preemptions == 0 and sequence.given == request.isl - request.cached,
         )
@@ -199,7 +199,7 @@ def land(state: State, k: int) -> None:
 def finish(state: State, rank: Any, s: Any, i: int) -> None:
     """Request i is done: its KV is free but for what stays in the tree; while a list holds it, its row is kept (S15)."""
     life = state.sglang_lives[i]
-    stored = 1 * state.sequences[i].computed
+    stored = state.sequences[i].computed
     leave(state, rank, i)
     if s.tree:
         radix.publish(state, rank, s, i, stored)

@@ -53,7 +53,7 @@ def open_budgets(state: State, rank: Any, s: Any, k: int) -> None:
 @jit
 def charge(state: State, rank: Any, s: Any, i: int, whole: bool) -> None:
     """A batched prompt takes its pages and one more, and is promised its whole output with its last chunk (S6)."""
-    pages = ceil(1 * state.sequences[i].given, s.page)
+    pages = ceil(state.sequences[i].given, s.page)
     s.promised += pages + s.page + (min(state.sglang_lives[i].limit, CLIP) if whole else 0)
     s.taken += pages + s.page
     s.input_left -= pages

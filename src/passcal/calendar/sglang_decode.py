@@ -137,7 +137,7 @@ def sort_running(state: State, rank: Any, k: int) -> None:
 def send_back(state: State, rank: Any, s: Any, i: int) -> None:
     """Request i loses its KV, but for the tree's share, and its token in flight, and goes to the tail of the queue."""
     sequence, life = state.sequences[i], state.sglang_lives[i]
-    rank.free += ceil(1 * sequence.computed, s.page) - state.nodes[life.leaf].end
+    rank.free += ceil(sequence.computed, s.page) - state.nodes[life.leaf].end
     if s.tree:
         radix.grab(state, rank, s, life.leaf, -1)
         radix.make_room(state, rank, s, STEPS * rank.running)

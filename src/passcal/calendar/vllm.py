@@ -222,7 +222,7 @@ def finish(state: State, rank: Any, k: int, i: int, kept: int) -> int:
         rank.lates += 1
     else:
         if rank.caching:  # accepted drafts may have filled a block (V16)
-            blocks.register(state, rank, i, 1 * state.sequences[i].computed)
+            blocks.register(state, rank, i, state.sequences[i].computed)
         release(state, rank, i)
     return kept
 

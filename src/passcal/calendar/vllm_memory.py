@@ -47,7 +47,7 @@ def crowd_blocks(state: State, rank: Any, k: int) -> None:
     served = 0
     while crowd.needs(state, rank, k) - served > rank.free:
         served += rank.free
-        remains.take_front(state, rank, 1 * rank.free)
+        remains.take_front(state, rank, rank.free)
         preempt(state, rank, k)
     remains.take_front(state, rank, crowd.needs(state, rank, k) - served)
 

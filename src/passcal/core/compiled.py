@@ -110,8 +110,16 @@ else:
 
     def jit(function: F) -> F:
         """Compile a function that only kernel functions call."""
-        compiled: F = njit(no_cpython_wrapper=True)(function)
-        return compiled
+        compiled = njit(no_cpython_wrapper=True)(function)
+        compile_signature = compiled.compile
+        compiled.compile = lambda signature: compile_signature(tuple(map(widened, signature)))
+        kept: F = compiled
+        return kept
+
+    def widened(kind: Any) -> Any:
+        """The type that a function is compiled for: once for all integers, known or not, instead of once for each width and literal."""
+        kind = numba.types.unliteral(kind)
+        return numba.types.int64 if isinstance(kind, numba.types.Integer) and kind.bitwidth < 64 else kind
 
     def entry(function: F) -> F:
         """Compile a function that Python calls, and keep its machine code on disk."""

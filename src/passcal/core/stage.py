@@ -37,7 +37,7 @@ def choose(state: State, i: int) -> int:
     """The rank that request i goes to: a worker by the router, then one of its ranks."""
     world, request = state.world[0], state.requests[i]
     if world.routing == LEAST_LOADED:
-        return least_loaded(state, 1 * request.pinned)
+        return least_loaded(state, request.pinned)
     if world.routing == PREFIX_AFFINITY and request.group >= 0 and state.homes[request.group] != NOBODY:
         home = state.homes[request.group]
         return home if request.pinned < 0 else home // world.width * world.width + request.pinned
