@@ -336,6 +336,33 @@ def test_phase_timing(name: str, value: Any, effect: Any):
     matters(lambda **options: replay(timing=pc.PhaseTiming(**CALLBACKS | options)), name, value, effect)
 
 
+SLA: dict[str, Any] = {"metric": ("tpot", {}), "quantile": ("mean", {}), "limit_ms": (12.0, {})}
+FLOOR: dict[str, Any] = {"metric": ("output_tokens_per_s", {}), "limit": (10.0, {})}
+
+
+@pytest.mark.parametrize(
+    ("target", "base", "name", "value"),
+    [
+        pytest.param(target, base, name, value, id=f"{target.__name__}.{name}")
+        for target, base, table in (
+            (pc.Sla, {"metric": "itl", "quantile": 0.99, "limit_ms": 17.5}, SLA),
+            (pc.Floor, {"metric": "throughput_rps", "limit": 50.0}, FLOOR),
+        )
+        for name, (value, _) in table.items()
+    ],
+)
+def test_targets(target: Any, base: dict[str, Any], name: str, value: Any):
+    loop, engine = pc.Workload.closed_loop(200, 20), pc.Vllm(max_num_batched_tokens=256)
+    ceiling = pc.Sla("itl", "mean", 25.0)
+
+    def ask(**options: Any) -> Any:
+        asked = target(**base | options)
+        found = pc.capacity(engine, CLOCK, sla=[asked, ceiling], workload=loop, most=24)
+        return found.load, found.reason.split(" at ")[-1], [point.violated == () for point in found.tried]
+
+    assert ask() != ask(**{name: value})
+
+
 TABLES: dict[type, dict[str, Any]] = {
     **{engine: knobs for engine, (_, knobs) in ENGINES.items()},
     pc.Aggregated: AGGREGATED,
@@ -347,6 +374,8 @@ TABLES: dict[type, dict[str, Any]] = {
     type(pc.Workload.closed_loop(1, 1)): CLOSED,
     type(pc.Workload.open_loop(1, 1, 1.0)): OPEN_LOOP,
     **{law: knobs for law, (_, knobs) in LAWS.items()},
+    pc.Sla: SLA,
+    pc.Floor: FLOOR,
     pc.LinearTiming: LINEAR,
     pc.PhaseTiming: PHASE,
     pc.LimitCycle: {"max_passes": None, "jump_after": None, "strict": None},  # the next three in test_stopping

@@ -5,6 +5,7 @@ The house, from the ground up: `spec` says what is asked, `core` how an engine a
 a run has said enough, `evaluate` puts these together, `report` reads the log.
 """
 
+from passcal.capacity import capacity
 from passcal.core.plan import PassShape
 from passcal.distribution import Distribution
 from passcal.errors import Diverged, NotConverged, SpecError, Stalled, TimingError, TraceError, Unsupported
@@ -24,6 +25,7 @@ from passcal.spec.engine import (
     engine,
 )
 from passcal.spec.lengths import Lengths
+from passcal.spec.sla import Floor, Sla
 from passcal.spec.workload import Workload
 from passcal.stopping import Drained, LimitCycle, Window
 from passcal.timing.linear import LinearTiming
@@ -39,6 +41,7 @@ __all__ = [
     "Diverged",
     "Drained",
     "EngineSpec",
+    "Floor",
     "HostLoop",
     "Launch",
     "Lengths",
@@ -51,6 +54,7 @@ __all__ = [
     "Report",
     "Roofline",
     "Sglang",
+    "Sla",
     "SpecError",
     "Speculation",
     "Stalled",
@@ -61,6 +65,7 @@ __all__ = [
     "Vllm",
     "Window",
     "Workload",
+    "capacity",
     "engine",
     "evaluate",
     "evaluate_closed_loop",

@@ -1,5 +1,6 @@
 """Report to pandas: frames, and the one list of column names."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +10,20 @@ from passcal.passes import expand, repetition
 from passcal.window import Measured
 
 if TYPE_CHECKING:
+    from passcal.capacity import Point
     from passcal.report import Report
+    from passcal.spec.sla import Target
 
-__all__ = ["COLUMNS", "PASS_COLUMNS", "QUANTILES", "REQUEST_COLUMNS", "pass_frame", "request_frame", "to_columns"]
+__all__ = [
+    "COLUMNS",
+    "PASS_COLUMNS",
+    "QUANTILES",
+    "REQUEST_COLUMNS",
+    "pass_frame",
+    "point_frame",
+    "request_frame",
+    "to_columns",
+]
 
 QUANTILES = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 REQUEST_COLUMNS = (
@@ -109,6 +121,25 @@ def pass_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
         columns["decode_kv_tokens"] = columns["decode_kv_tokens"] + later * columns["decode_requests"]
         frames.append(pd.DataFrame({"start_ms": start, "end_ms": end, **columns})[list(PASS_COLUMNS)])
     return joined(frames)
+
+
+def point_frame(points: "Sequence[Point]", sla: "Sequence[Target]") -> pd.DataFrame:
+    """One row a load of a search for capacity, ascending; a column a target, by its word."""
+    from passcal.targets import written
+
+    rows = [
+        {
+            "load": point.load,
+            "throughput_rps": point.throughput_rps,
+            **dict(zip(map(written, sla), point.figures, strict=True)),
+            "ttft_p99_half_width_ms": point.half_width_ms,
+            "kept": not point.violated,
+            "violated": " ".join(map(written, point.violated)),
+        }
+        for point in sorted(points, key=lambda point: point.load)
+    ]
+    names = ["load", "throughput_rps", *map(written, sla), "ttft_p99_half_width_ms", "kept", "violated"]
+    return pd.DataFrame(rows, columns=list(dict.fromkeys(names)))
 
 
 def joined(frames: list[pd.DataFrame]) -> pd.DataFrame:

@@ -49,10 +49,7 @@ def evaluate(
         Stalled: the engine can never run what waits.
         Diverged: an open loop without a horizon offers as much as the deployment can serve, or more.
     """
-    if isinstance(deployment, EngineSpec):
-        deployment = Aggregated(engine=deployment)
-    if not isinstance(deployment, Aggregated):
-        raise SpecError(f"deployment={type(deployment).__name__}: must be an engine or pc.Aggregated(engine)")
+    deployment = deployed(deployment)
     if not isinstance(workload, Workload):
         raise SpecError(
             f"workload={type(workload).__name__}: must be a workload; make it with pc.Workload.closed_loop, .open_loop or .replay"
@@ -124,6 +121,15 @@ def evaluate_open_loop(
             )
         stop = Window(tolerance=tolerance)
     return evaluate(workload, engine, timing, stop=stop)
+
+
+def deployed(deployment: Aggregated | EngineSpec) -> Aggregated:
+    """A bare engine is one worker."""
+    if isinstance(deployment, EngineSpec):
+        return Aggregated(engine=deployment)
+    if not isinstance(deployment, Aggregated):
+        raise SpecError(f"deployment={type(deployment).__name__}: must be an engine or pc.Aggregated(engine)")
+    return deployment
 
 
 def default_stop(workload: Workload) -> Stop:

@@ -1,0 +1,303 @@
+"""The largest load that keeps service levels: clients of a closed loop, or requests a second of an open one."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from passcal.errors import SpecError
+from passcal.evaluate import Start, deployed, evaluate, measure
+from passcal.meets import excess, figure, keeps
+from passcal.open_loop import capacity_per_s
+from passcal.report import Report
+from passcal.search import between, largest
+from passcal.spec.deployment import Aggregated
+from passcal.spec.engine import EngineSpec
+from passcal.spec.open_loop import OpenLoop
+from passcal.spec.sla import Sla, Target
+from passcal.spec.workload import ClosedLoop, Workload
+from passcal.stopping import Stop, require_whole
+from passcal.targets import targets_of, written
+from passcal.timing.base import TimingModel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Capacity", "Point", "capacity"]
+
+Unit = Literal["clients", "rate"]
+LOADS = {"clients": "concurrency", "rate": "rate_per_s"}  # the field of a workload that is searched
+CLIENTS = 1024
+CHECKS = {"clients": 64, "rate": 8}  # a rate takes a tenth of a second and more
+TOLERANCE, LEAST = 0.01, 1000  # of rates: the step between two, and how far below the largest the search begins
+
+
+@dataclass(frozen=True)
+class Point:
+    """A load that was evaluated.
+
+    Attributes:
+        load: clients, or requests a second.
+        figures: what each target is about, in their order.
+        violated: the targets that are not kept.
+        throughput_rps: requests completed a second.
+        half_width_ms: half of the 95% confidence interval of TTFT p99; 0 where figures are exact.
+    """
+
+    load: float
+    figures: tuple[float, ...]
+    violated: tuple[Target, ...]
+    throughput_rps: float
+    half_width_ms: float
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The largest load that keeps the targets, and what says so.
+
+    Attributes:
+        unit: `clients`, or `rate` for requests a second.
+        load: the answer; 0 where nothing is feasible, see `reason`.
+        report: at that load; None where it is 0.
+        violated_load: the next load, which violates; None where the largest load asked about keeps everything.
+        binds: the target that is violated there; of several a latency, and the one that is violated by the largest factor.
+        reason: why nothing is feasible; empty where something is.
+        sla: the targets.
+        tried: every load that was evaluated, in that order.
+        notes: what a reader should know, one line each.
+    """
+
+    unit: Unit
+    load: float
+    report: Report | None
+    violated_load: float | None
+    binds: Target | None
+    reason: str
+    sla: tuple[Target, ...]
+    tried: tuple[Point, ...]
+    notes: tuple[str, ...]
+
+    def points(self) -> "pd.DataFrame":
+        """One row a load that was evaluated, ascending: load, throughput_rps, a column a target, ttft_p99_half_width_ms, kept (all are), violated."""
+        from passcal.columns import point_frame
+
+        return point_frame(self.tried, self.sla)
+
+
+class Trial:
+    """Evaluates loads, keeps what the targets are about, and the report of the largest load that keeps them."""
+
+    def __init__(
+        self,
+        run: Callable[[float], Report],
+        loads: Sequence[float],
+        sla: tuple[Target, ...],
+        tell: Callable[[Point], Any],
+    ) -> None:
+        self.run, self.loads, self.sla, self.tell = run, loads, sla, tell
+        self.points: dict[int, Point] = {}
+        self.best: tuple[int, Report] | None = None
+
+    def point(self, level: int) -> Point:
+        """What was found at a level, which is counted from 1."""
+        if level not in self.points:
+            load = self.loads[level - 1]
+            report = self.run(load)
+            figures = tuple(figure(report, target) for target in self.sla)
+            violated = tuple(t for t, value in zip(self.sla, figures, strict=True) if not keeps(value, t))
+            if not violated and (self.best is None or level > self.best[0]):
+                self.best = level, report
+            half = report.window.p99_half_width_ms
+            self.points[level] = Point(load, figures, violated, report.throughput_per_s, half)
+            self.tell(self.points[level])
+        return self.points[level]
+
+    def quick(self, level: int) -> bool:
+        """Whether latencies are kept."""
+        return not any(isinstance(target, Sla) for target in self.point(level).violated)
+
+    def kept(self, level: int) -> bool:
+        """Whether everything is."""
+        return not self.point(level).violated
+
+    def report(self, level: int) -> Report:
+        """At a level that keeps everything."""
+        return self.best[1] if self.best and self.best[0] == level else self.run(self.loads[level - 1])
+
+    def worst(self, level: int) -> tuple[Target, float]:
+        """The target that is broken by the largest factor, a latency before a floor, and its figure."""
+        point = self.point(level)
+        pairs = [pair for pair in zip(self.sla, point.figures, strict=True) if pair[0] in point.violated]
+        return max(pairs, key=lambda pair: (isinstance(pair[0], Sla), excess(pair[1], pair[0])))
+
+
+def capacity(
+    deployment: Aggregated | EngineSpec,
+    timing: TimingModel,
+    *,
+    sla: Iterable[Target] | Target,
+    workload: Workload,
+    unit: Unit | None = None,
+    most: float | None = None,
+    tolerance: float | None = None,
+    checks: int | None = None,
+    stop: Stop | None = None,
+    start: Start = "burst",
+    phases: int = 1,
+    on_point: Callable[[Point], Any] | None = None,
+) -> Capacity:
+    """The largest number of clients, or the largest rate, that keeps all targets.
+
+    Args:
+        deployment: the engines; a bare engine spec is one worker.
+        timing: the price of a pass.
+        sla: latencies that may not be longer (`pc.Sla`), throughputs that may not be lower (`pc.Floor`).
+        workload: a closed or an open loop; its own concurrency or rate is what is searched, and does not count.
+        unit: `clients` or `rate` (requests a second); by default that of the workload. With the other one, its lengths and arrival plane hold,
+            and an open loop is Poisson.
+        most: where the search ends: 1,024 clients, or the rate that the deployment can serve.
+        tolerance: relative step between rates, 0.01 by default: the answer is that sharp. For rates only.
+        checks: most loads evaluated only to see whether the targets are monotone in load, see below; 64 of clients and 8 of rates by default.
+            With as many as the answer, every number of clients below it is tried.
+        stop, start, phases: as in `evaluate`, at each load.
+        on_point: called with each `Point` as it is done.
+
+    The search bisects, which is right where a load that violates is followed by such loads only. Cohorts of requests break that at times, so loads below
+    and above the answer are tried as well. The answer is the largest load below the first violation; a larger one that keeps the targets is
+    named in the notes. A floor is violated by low loads: it is looked at below the most that keeps the latencies.
+
+    Raises:
+        SpecError: a value out of range, or a workload that is no loop.
+        And what `evaluate` raises.
+    """
+    targets = targets_of(sla)
+    deployment = deployed(deployment)
+    unit, asked = in_unit(workload, unit)
+    checks = CHECKS[unit] if checks is None else checks
+    require_whole("checks", checks, 0)
+    if unit == "clients":
+        loads: Sequence[float] = range(1, clients_at_most(most, tolerance) + 1)
+    else:
+        limit = capacity_per_s(asked, lambda sent, until: measure(sent, deployment, timing, until))
+        loads = rates_up_to(limit, most, tolerance)
+
+    def run(load: float) -> Report:
+        sent = asked.model_copy(update={LOADS[unit]: load})
+        return evaluate(sent, deployment, timing, stop=stop, start=start, phases=phases)
+
+    trial = Trial(run, loads, targets, on_point or (lambda _: None))
+    found = largest(len(loads), trial.quick, climb=unit == "clients", checks=checks)
+    notes = [] if not found.again else [not_monotone(trial, found.last, found.again)]
+    if found.last == len(loads):
+        notes.append(everything_kept(unit, loads[-1], capped=unit == "clients" or most == loads[-1]))
+    return answered(trial, unit, found.last, notes)
+
+
+def answered(trial: Trial, unit: Unit, last: int, notes: list[str]) -> Capacity:
+    """The answer, when `last` is the most that keeps the latencies; floors may be kept further down, or nowhere."""
+    level = last
+    if last and not trial.kept(last):
+        lower = max((k for k in trial.points if k < last and trial.kept(k)), default=0)
+        level = between(lower, last, trial.kept) if lower else 0
+    reason = "" if level else why_nothing(trial, last)
+    beyond = level + 1 if level else max(last, 1)
+    binds, value = trial.worst(beyond) if beyond <= len(trial.loads) else (None, 0.0)
+    if level and binds is not None:
+        notes = [*notes, *how_sharp(trial.point(beyond), binds, value)]
+    return Capacity(
+        unit=unit,
+        load=trial.loads[level - 1] if level else 0,
+        report=trial.report(level) if level else None,
+        violated_load=trial.loads[beyond - 1] if binds else None,
+        binds=binds,
+        reason=reason,
+        sla=trial.sla,
+        tried=tuple(trial.points.values()),
+        notes=tuple(notes),
+    )
+
+
+def why_nothing(trial: Trial, last: int) -> str:
+    """Of the least load if that violates a latency, else of the most that keeps all latencies and misses a floor."""
+    target, value = trial.worst(max(last, 1))
+    load = f"load {trial.loads[max(last, 1) - 1]:.6g}"
+    who = f"{load} is the most that keeps the latencies" if last else f"{load} is the least"
+    return f"{written(target)}: {value:.6g} at {who}; nothing is feasible"
+
+
+def not_monotone(trial: Trial, last: int, again: Sequence[int]) -> str:
+    """The first violation, and a larger load that keeps the latencies all the same."""
+    target, value = trial.worst(last + 1)
+    first, other = (trial.point(level) for level in (last + 1, again[-1]))
+    kept = other.figures[trial.sla.index(target)]
+    return (
+        f"not monotone: load {first.load:.6g} violates {written(target)} with {value:.6g}, {other.load:.6g} keeps it with"
+        f" {kept:.6g}; the answer is below the first violation"
+    )
+
+
+def how_sharp(point: Point, target: Target, value: float) -> list[str]:
+    """What a reader must know where the next load violates TTFT p99 by less than that is known to."""
+    if not isinstance(target, Sla) or (target.metric, target.quantile) != ("ttft", 0.99):
+        return []
+    if value - point.half_width_ms >= target.limit_ms:
+        return []
+    return [
+        f"{written(target)}: known to ± {point.half_width_ms:.3g} ms at load {point.load:.6g}, so the answer is no sharper;"
+        " for more give stop=Window(tolerance=) below 0.1"
+    ]
+
+
+def everything_kept(unit: Unit, load: float, capped: bool) -> str:
+    """What a reader must know where no load violates a latency."""
+    if capped:
+        return f"most={load:.6g}: the largest load asked about keeps the latencies; raise most to ask about more"
+    return f"{load:.6g} requests/s keep the latencies, and at a step more the queue grows without end"
+
+
+def in_unit(workload: Workload, unit: Unit | None) -> tuple[Unit, Any]:
+    """The unit, and the workload as a loop of that unit."""
+    if not isinstance(workload, ClosedLoop | OpenLoop):
+        raise SpecError(
+            f"workload={type(workload).__name__}: must be a closed or an open loop, whose load can be searched"
+        )
+    own: Unit = "clients" if isinstance(workload, ClosedLoop) else "rate"
+    unit = own if unit is None else unit
+    if unit not in LOADS:
+        raise SpecError(f"unit={unit!r:.40}: must be 'clients' or 'rate'; choose one")
+    if getattr(workload, "horizon_requests", None) is not None:
+        raise SpecError("horizon_requests: a capacity is of the steady state; leave the horizon out")
+    if unit == own:
+        return unit, workload
+    other: type[Workload] = OpenLoop if unit == "rate" else ClosedLoop
+    for name, field in type(workload).model_fields.items():
+        if name != LOADS[own] and name not in other.model_fields and getattr(workload, name) != field.default:
+            raise SpecError(f"unit={unit!r}: {name} has no meaning for it; leave {name} out, or ask in the other unit")
+    shared = {name: getattr(workload, name) for name in type(workload).model_fields if name in other.model_fields}
+    return unit, other(**{**shared, LOADS[unit]: 1})
+
+
+def clients_at_most(most: float | None, tolerance: float | None) -> int:
+    """Where a search of clients ends."""
+    if tolerance is not None:
+        raise SpecError(f"tolerance={tolerance}: is of rates, and clients are whole; leave it out")
+    if most is None:
+        return CLIENTS
+    clients = int(most) if isinstance(most, float) and most.is_integer() else most
+    require_whole("most", clients, 1)
+    return int(clients)
+
+
+def rates_up_to(limit: float, most: float | None, tolerance: float | None) -> list[float]:
+    """Rates a relative step apart, from a thousandth of the largest; below what can be served, or up to `most`."""
+    step = TOLERANCE if tolerance is None else tolerance
+    if isinstance(step, bool) or not isinstance(step, int | float) or not 1e-4 <= step <= 1:
+        raise SpecError(f"tolerance={step!r:.40}: must lie between 0.0001 and 1; 1% is 0.01")
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int | float) or not 0 < most < math.inf):
+        raise SpecError(f"most={most!r:.40}: must be a finite number of requests a second, above 0; correct it")
+    if math.isinf(limit) and most is None:
+        raise SpecError("most: passes cost nothing, so every rate can be served; give the largest that you ask about")
+    count = math.ceil(math.log(LEAST) / math.log1p(step))
+    if most is not None and most < limit:
+        return [most / (1 + step) ** k for k in range(count, -1, -1)]
+    return [limit / (1 + step) ** k for k in range(count, 0, -1)]
