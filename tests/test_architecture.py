@@ -21,7 +21,7 @@ MAY = {  # a room, and the rooms that it may import besides itself and errors
     "timing": {"core"},
     "sources": {"core"},
     "kernel.py": {"core", "calendar", "timing", "sources"},
-    "machine.py": {"core", "calendar", "timing", "sources", "kernel.py"},
+    "machine.py": {"core", "calendar", "timing", "sources", "kernel.py", "progress.py"},
 }
 ASSEMBLING = re.compile(r"assemble\.py|fitting(_\w+)?\.py")  # assemble, and what each engine adds to it
 ONLY_IN = {

@@ -4,19 +4,17 @@ Exit codes: 0 done; 1 nothing feasible, or the gate failed; 2 bad input, told in
 130 interrupted. Everything heavy is imported inside the commands, so that help and refusals come at once.
 """
 
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from passcal.terminal import console, tell_if_cold, waiting
 
+if TYPE_CHECKING:
+    from passcal.capacity import Point
     from passcal.config import Asked
     from passcal.report import Report
 
@@ -24,7 +22,6 @@ __all__ = ["app", "main"]
 
 P = ParamSpec("P")
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-SHOW_AFTER_S = 1.0
 
 app = typer.Typer(
     name="passcal",
@@ -96,8 +93,9 @@ def evaluate(
     from passcal.config import load_config, read_config
 
     check_outputs(json, csv)
-    asked = read_config(load_config(file, settings or ()), file.parent)
-    deliver(computed(asked, quiet), json, csv, quiet)
+    with waiting("reading", quiet):
+        asked = read_config(load_config(file, settings or ()), file.parent)
+    deliver(computed(asked, quiet), asked, json, csv, quiet)
 
 
 @app.command()
@@ -125,11 +123,72 @@ def replay(
     check_outputs(json, csv)
     check_target(requests_csv, "--requests-csv")
     sections, notes = with_trace(load_config(config, settings or ()), trace, format=format, spread=spread)
-    report = computed(read_config(sections, Path()), quiet)
+    with waiting(f"reading {trace.name}", quiet):
+        asked = read_config(sections, Path())
+    report = computed(asked, quiet)
     if requests_csv is not None:
-        frame = report.requests()
-        write_whole(requests_csv, "--requests-csv", lambda out: frame.to_csv(out, index=False, lineterminator="\n"))
-    deliver(report, json, csv, quiet, notes)
+        with waiting(f"writing {requests_csv.name}", quiet):
+            frame = report.requests()
+            write_whole(requests_csv, "--requests-csv", lambda out: frame.to_csv(out, index=False, lineterminator="\n"))
+    deliver(report, asked, json, csv, quiet, notes)
+
+
+@app.command()
+@guarded
+def capacity(
+    file: Annotated[Path, typer.Argument(help="YAML with the sections workload, engine, timing, sla.")],
+    sla: Annotated[
+        list[str] | None,
+        typer.Option(help="As ttft:p99<=500, itl:mean<=20 or throughput_rps>=8; instead of those in the file."),
+    ] = None,
+    rate: Annotated[bool | None, typer.Option("--rate/--clients", help="By default what the workload is.")] = None,
+    most: Annotated[float | None, typer.Option(help="The largest load asked about; 1024 clients by default.")] = None,
+    tolerance: Annotated[float | None, typer.Option(help="Relative step between rates, 0.01 by default.")] = None,
+    checks: Annotated[int | None, typer.Option(help="Loads tried only to see whether the answer is monotone.")] = None,
+    settings: Set = None,
+    json: Json = False,
+    csv: Annotated[
+        str | None, typer.Option("--csv", metavar="FILE", help="Write one line a load tried; - as --json.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Find the most clients, or the largest rate, that keep service levels; exit 1 if no load does."""
+    from passcal.capacity import capacity as searched
+    from passcal.config import load_config, read_config
+    from passcal.render_capacity import deliver_capacity, deliver_points, glance
+
+    check_outputs(json, csv)
+    sections = load_config(file, settings or ())
+    asked = read_config({**sections, "sla": list(sla)} if sla else sections, file.parent)
+    tell_if_cold(quiet)
+    done: list[Point] = []
+    try:
+        with waiting("searching", quiet) as say:
+
+            def tell(point: "Point") -> None:
+                done.append(point)
+                say(f"{len(done)} loads tried; {glance(point)}")
+
+            found = searched(
+                asked.deployment,
+                asked.timing,
+                sla=asked.sla,
+                workload=asked.workload,
+                unit=None if rate is None else "rate" if rate else "clients",
+                most=most,
+                tolerance=tolerance,
+                checks=checks,
+                stop=asked.stop,
+                start=asked.start,
+                phases=asked.phases,
+                on_point=tell,
+            )
+    except KeyboardInterrupt:
+        deliver_points(done, asked.sla, console(), json, csv)
+        raise
+    deliver_capacity(found, console(), json, csv, quiet)
+    if not found.load:
+        raise typer.Exit(FAILED)
 
 
 @app.command()
@@ -169,18 +228,26 @@ def check_outputs(json: bool, csv: str | None) -> None:
 def computed(asked: "Asked", quiet: bool) -> "Report":
     """The report, with signs of life while it is made."""
     from passcal.evaluate import evaluate as evaluated
+    from passcal.progress import listening
 
     tell_if_cold(quiet)
-    with waiting("evaluating", quiet):
+    with (
+        waiting("evaluating", quiet) as say,
+        listening(lambda done, of: say(f"evaluating: {done:,} of {of:,} requests")),
+    ):
         return evaluated(
             asked.workload, asked.deployment, asked.timing, stop=asked.stop, start=asked.start, phases=asked.phases
         )
 
 
-def deliver(report: "Report", json: bool, csv: str | None, quiet: bool, notes: tuple[str, ...] = ()) -> None:
-    """Print the report, and write the CSV file if one is asked for."""
+def deliver(
+    report: "Report", asked: "Asked", json: bool, csv: str | None, quiet: bool, notes: tuple[str, ...] = ()
+) -> None:
+    """Print the report and whether it keeps its service levels, and write the CSV file if one is asked for."""
+    from passcal.meets import verdicts
     from passcal.render import as_csv, as_json, print_report, write_whole
 
+    notes = (*notes, *verdicts(report, asked.sla))
     if csv is not None and csv != "-":
         line = as_csv(report)
         write_whole(Path(csv), "--csv", lambda out: out.write(line))
@@ -192,41 +259,6 @@ def deliver(report: "Report", json: bool, csv: str | None, quiet: bool, notes: t
             typer.echo(f"note: {note}", err=True)
     else:
         print_report(report, console(), notes)
-
-
-def console() -> "Console":
-    """Standard output; without a terminal wide enough for every table."""
-    from rich.console import Console
-
-    return Console() if sys.stdout.isatty() else Console(width=100)
-
-
-def tell_if_cold(quiet: bool) -> None:
-    """Say what the first run of a version spends its time on."""
-    from passcal.core.compiled import INTERPRETED, cache_folder
-
-    if not quiet and not INTERPRETED and not any(cache_folder().glob("*")):
-        typer.echo("compiling the kernel once, about ten seconds...", err=True)
-
-
-@contextmanager
-def waiting(text: str, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """On a terminal, a spinner on standard error for what takes over a second; yields how to change its text."""
-    from rich.console import Console
-
-    stderr = Console(stderr=True)
-    if quiet or not stderr.is_terminal:
-        yield lambda text: None
-        return
-    status = stderr.status(text)
-    timer = threading.Timer(SHOW_AFTER_S, status.start)
-    timer.start()
-    try:
-        yield status.update
-    finally:
-        timer.cancel()
-        timer.join()
-        status.stop()
 
 
 if __name__ == "__main__":

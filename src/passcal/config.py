@@ -1,4 +1,4 @@
-"""YAML to an evaluation: four sections (`workload`, `engine`, `timing`, `evaluate`), with the names of the Python arguments.
+"""YAML to an evaluation: sections (`workload`, `engine`, `deployment`, `timing`, `evaluate`, `sla`), with the names of the Python arguments.
 
 Nothing is ignored: an unknown key, a key given twice and a value out of range are refused with the key's path, the value and the rule.
 """
@@ -17,8 +17,10 @@ from passcal.sources.prefix import PrefixOracle
 from passcal.spec.deployment import Aggregated
 from passcal.spec.engine import ENGINES, engine
 from passcal.spec.lengths import Lengths
+from passcal.spec.sla import Target
 from passcal.spec.workload import Workload
 from passcal.stopping import Drained, LimitCycle, Stop, Window
+from passcal.targets import read_targets
 from passcal.timing.base import TimingModel
 from passcal.timing.linear import LinearTiming
 from passcal.timing.roofline import Roofline
@@ -26,7 +28,7 @@ from passcal.timing.roofline import Roofline
 __all__ = ["Asked", "load_config", "read_config", "with_trace"]
 
 T = TypeVar("T")
-SECTIONS = ("workload", "engine", "deployment", "timing", "evaluate")
+SECTIONS = ("workload", "engine", "deployment", "timing", "evaluate", "sla")
 STOPS: Mapping[str, type[LimitCycle] | type[Window] | type[Drained]] = {
     "limit_cycle": LimitCycle,
     "window": Window,
@@ -47,7 +49,7 @@ LAWS: Mapping[str, Callable[..., Lengths]] = {
 
 @dataclass(frozen=True)
 class Asked:
-    """What `passcal.evaluate` takes."""
+    """What `passcal.evaluate` and `passcal.capacity` take."""
 
     workload: Workload
     deployment: Aggregated
@@ -55,6 +57,7 @@ class Asked:
     stop: Stop | None
     start: Any
     phases: Any
+    sla: tuple[Target, ...]
 
 
 class Loader(yaml.SafeLoader):
@@ -155,7 +158,8 @@ def read_config(config: Mapping[str, Any], folder: Path) -> Asked:
     deployment = read_engine(config["engine"], config.get("deployment", {}))
     timing = read_timing(config["timing"])
     stop, start, phases = read_evaluate(config.get("evaluate"))
-    return Asked(read_workload(config["workload"], folder), deployment, timing, stop, start, phases)
+    sla = () if config.get("sla") is None else read_targets(config["sla"])
+    return Asked(read_workload(config["workload"], folder), deployment, timing, stop, start, phases, sla)
 
 
 def read_workload(section: Any, folder: Path) -> Workload:

@@ -11,6 +11,7 @@ from passcal.core.rank import HELD_BUDGET
 from passcal.core.tables import NOBODY, State, grown
 from passcal.errors import Stalled, TimingError
 from passcal.kernel import AGAIN, ASK, GROW, SLICE, STALLED, run
+from passcal.progress import tell
 from passcal.timing.base import TimingModel
 
 __all__ = ["IdentitiesNeeded", "Machine", "priced"]
@@ -20,7 +21,7 @@ class IdentitiesNeeded(Exception):
     """Cached KV could be hit that was only counted: assemble the run again, with identities."""
 
 
-SLICE_PASSES = 2_000_000
+SLICE_PASSES = 200_000  # so that Ctrl-C and progress wait for a fraction of a second
 BY_REQUEST = ("sglang_lives", "trtllm_lives", "vllm_lives")  # tables of an engine with a row a request
 
 
@@ -68,7 +69,7 @@ class Machine:
     def finish(self) -> None:
         """Run until the kernel's own conditions hold, however many passes it takes; raises as `advance` does."""
         while self.advance(SLICE_PASSES) == SLICE:
-            pass
+            tell(int(self.world["done"]), int(self.world["limit"]))
 
     def _grow(self) -> None:
         state, world = self.state, self.world

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from passcal.gate import Outcome
     from passcal.report import Report
 
-__all__ = ["as_csv", "as_json", "check_target", "print_gate", "print_report", "write_whole"]
+__all__ = [
+    "as_csv",
+    "as_json",
+    "as_record",
+    "check_target",
+    "figure",
+    "plain",
+    "print_gate",
+    "print_report",
+    "write_whole",
+]
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 ROWS = {"TTFT": "ttft_ms", "ITL": "itl_ms", "TPOT": "tpot_ms", "E2E": "e2e_ms", "queue": "queue_ms"}
@@ -97,12 +107,17 @@ def print_gate(outcomes: list["Outcome"], console: "Console") -> None:
 
 
 def as_json(report: "Report", notes: Iterable[str] = ()) -> str:
+    """`as_record` as text."""
+    return json.dumps(as_record(report, notes), indent=2, allow_nan=False) + "\n"
+
+
+def as_record(report: "Report", notes: Iterable[str] = ()) -> dict[str, Any]:
     """The columns of the report by name, with why the limit binds, the window and the notes; NaN is null."""
     columns = {name: plain(value) for name, value in report.to_columns().items()}
     window = {name: plain(value) for name, value in vars(report.window).items()}
     more = {"binding_why": report.binding.why, "window": window, "capacity_per_s": plain(report.capacity_per_s)}
     more["notes"] = [*report.notes, *notes]
-    return json.dumps({**columns, **more}, indent=2, allow_nan=False) + "\n"
+    return {**columns, **more}
 
 
 def plain(value: Any) -> Any:
