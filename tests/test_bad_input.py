@@ -13,7 +13,7 @@ import passcal as pc
 from tests.worlds import CLOCK
 
 NAN, INF = math.nan, math.inf
-CLOSED, REPLAY = pc.Workload.closed_loop, pc.Workload.replay
+CLOSED, REPLAY, SESSIONS = pc.Workload.closed_loop, pc.Workload.replay, pc.Workload.sessions
 
 
 def refused(ask: Callable[[], Any], *said: str, by: type[Exception] = pc.SpecError) -> str:
@@ -100,6 +100,110 @@ def test_lengths_are_given_once():
 )
 def test_replays(rows: Any, said: str):
     refused(lambda: REPLAY(rows), said)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        *(({"max_concurrency": value}, "max_concurrency") for value in (0, -1, 1.5, NAN, "2", True)),
+        *(({"time_scale": value}, "time_scale") for value in (0, -1, NAN, INF, "2", True, 1e308)),
+        *(({"start_ms": value}, "start_ms") for value in (NAN, "2", 6.0)),
+        *(({"end_ms": value}, "end_ms") for value in (NAN, -1.0, 0.0, "2")),
+        ({"start_ms": 1.0, "end_ms": 1.0}, "start_ms=1.0"),
+    ],
+)
+def test_stretches_of_a_replay(options: dict[str, Any], said: str):
+    refused(lambda: REPLAY([(0.0, 8, 2), (5.0, 9, 2)], **options), said)
+
+
+TURN = {"isl": 8, "osl": 2}
+
+
+@pytest.mark.parametrize(
+    ("turn", "said"),
+    [
+        *(({"isl": value}, "isl") for value in (0, -1, 1.5, NAN, "8", True, 2**31)),
+        *(({"osl": value}, "osl") for value in (0, -1, 1.5, NAN, "8", True)),
+        *(({"prefix": value}, "prefix") for value in (8, 9, -1, 0.5, NAN)),
+        *(({"think_ms": value}, "think_ms") for value in (-1, NAN, INF, "1", None)),
+        *(({"calls": value}, "calls") for value in (5, "ab", [5], [(8,)], {"isl": 8})),
+        ({"calls": [(8, 0, 0)]}, "request 1: osl=0"),
+        ({"calls": [(8, 1.5)]}, "request 1: osl=1.5"),
+        ({"calls": [(9, 1, 2), (8, 8, 2)]}, "request 2: prefix=8"),
+        *(({"max_tokens": value}, "max_tokens") for value in (1, 0, 2.5, NAN, "9", True)),
+        ({"calls": [{"isl": 8, "osl": 2, "color": 1}]}, "color"),
+        ({"calls": [{"isl": 8, "osl": 2, "prefix_len": 4}]}, "request 1: prefix_len=4"),
+        *(({"data_parallel_rank": value}, "data_parallel_rank") for value in (-1, 0.5, NAN, "0", True)),
+        ({"isl": 2**31 - 1, "osl": 5}, "2^31"),
+        ({"prefix_len": 4}, "prefix_group"),
+        ({"prefix_len": -1, "prefix_group": 0}, "prefix_len"),
+        ({"prefix_group": [1]}, "prefix_group"),
+        ({"color": 1}, "color"),
+    ],
+)
+def test_turns(turn: dict[str, Any], said: str):
+    """Also where it stands in its lane."""
+    refused(lambda: pc.Turn(**TURN | turn), said)
+    refused(lambda: SESSIONS([[TURN, TURN | turn]]), said, "lane 0, turn 1")
+
+
+@pytest.mark.parametrize("name", ["isl", "osl"])
+def test_a_turn_has_lengths(name: str):
+    refused(lambda: pc.Turn(**{k: v for k, v in TURN.items() if k != name}), name, "missing")
+
+
+@pytest.mark.parametrize(
+    ("lanes", "said"),
+    [
+        ([], "at least one session"),
+        ([[TURN], []], "lane 1: there must be at least one turn"),
+        (7, "lanes=7"),
+        ("ab", "lanes='ab'"),
+        ([TURN], "lane 0"),
+        ([pc.Turn(8, 2)], "lane 0"),
+        ([[(8, 2)]], "lane 0, turn 0"),
+        ([["ab"]], "lane 0, turn 0"),
+        ({}, "'session' is missing"),
+        ({"session": [], "isl": [], "osl": []}, "at least one row"),
+        ({"session": [0], "isl": [8]}, "'osl' is missing"),
+        ({"session": [0], "isl": [8], "osl": [2], "color": [1]}, "'color'"),
+        ({"session": [0], "isl": [8], "osl": [2], "call": [0]}, "without 'turn'"),
+        ({"session": [0, NAN], "isl": [8, 8], "osl": [2, 2]}, "row 1: session=nan"),
+        ({"session": ["a", None], "isl": [8, 8], "osl": [2, 2]}, "row 1: session=None"),
+        ({"session": [0, 0], "isl": [8], "osl": [2, 2]}, "differ in length"),
+        ({"session": [0, 0], "isl": [8, 0], "osl": [2, 2]}, "row 1: isl=0"),
+        ({"session": [0, 0], "isl": [8, 8], "osl": [2, 2], "turn": [0.5, 1]}, "row 0: turn=0.5"),
+        ({"session": [0, 0], "isl": [8, 8], "osl": [2, 2], "think_ms": [0, -1]}, "row 1: think_ms=-1"),
+        ({"session": [0, 0], "isl": [8, 8], "osl": [2, 2], "think_ms": ["a", 1]}, "think_ms must be numbers"),
+        ({"session": [0, 1, 0], "isl": [8] * 3, "osl": [2] * 3, "turn": [0, 0, 0]}, "row 2: the same session, turn"),
+        ({"session": [0, 0], "isl": [8] * 2, "osl": [2] * 2, "turn": [0, 1], "call": [0, 1]}, "row 1: its turn has no"),
+        (
+            {"session": [0, 0], "isl": [8] * 2, "osl": [2] * 2, "turn": [0, 0], "call": [1, 0], "think_ms": [9, 0]},
+            "row 0: calls go out",
+        ),
+        ({"session": [0], "isl": [8], "osl": [2], "prefix_len": [4]}, "must come together"),
+    ],
+)
+def test_sessions(lanes: Any, said: str):
+    refused(lambda: SESSIONS(lanes), said)
+
+
+@pytest.mark.parametrize("value", [-1, NAN, INF, "1", None, True])
+@pytest.mark.parametrize("field", ["turnaround_ms", "ingest_us_per_token", "stagger_ms"])
+def test_durations_of_sessions(field: str, value: Any):
+    refused(lambda: SESSIONS([[TURN]], **{field: value}), field)
+
+
+def test_what_sessions_do_not_use_is_refused():
+    """Clients that go on for ever are of a closed loop, and so is how they start."""
+    sessions = SESSIONS([[TURN]])
+    for stop in (pc.LimitCycle(), pc.Window()):
+        refused(lambda stop=stop: pc.evaluate_sessions(sessions, pc.Vllm(), CLOCK, stop=stop), "closed loop")
+    refused(lambda: pc.evaluate(sessions, pc.Vllm(), CLOCK, start="spread"), "start='spread'")
+    refused(lambda: pc.evaluate(sessions, pc.Vllm(), CLOCK, phases=2), "phases=2")
+    refused(lambda: pc.evaluate_sessions(CLOSED(8, 2, 1), pc.Vllm(), CLOCK), "must be sessions")
+    refused(lambda: pc.evaluate_replay(REPLAY([(0.0, 8, 2)]), pc.Vllm(), CLOCK).turns(), "only sessions have turns")
+    refused(lambda: pc.evaluate(sessions, pc.Vllm(max_model_len=8), CLOCK), "max_model_len=8")
 
 
 def test_an_unsorted_trace_is_sorted_with_a_note():

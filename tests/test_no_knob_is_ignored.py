@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from inspect import signature
 from typing import Any
 
+import pandas as pd
 import pytest
 from pydantic import BaseModel
 
@@ -19,6 +21,8 @@ SHARED = {  # the same with prefixes that two groups share
     "prefix_group": [0, 1, 0, 1, 0, 1],
     "prefix_len": [60, 200, 20, 150, 60, 60],
 }
+TURN = {"isl": 90, "osl": 12, "prefix_group": 0, "prefix_len": 80}
+AGAIN = {"isl": 120, "osl": 30, "think_ms": 3.0}
 LOOP = {"shapes": [(90, 0, 30), (200, 20, 12)], "concurrency": 5, "requests": 17}
 REFUSED = "refused"  # what a value does; else a dict: it changes the answer beside these other options
 
@@ -107,9 +111,33 @@ AGGREGATED: dict[str, Any] = {
 }
 REPLAY: dict[str, Any] = {
     "rows": (ROWS[1:], {}),
+    "max_concurrency": (2, {}),
     "turnaround_ms": (2.5, {}),
     "ingest_us_per_token": (3.6, {}),
     "notes": (("read from a file",), "is shown"),
+}
+STRETCH: dict[str, Any] = {  # what makes the rows of a replay and is not kept
+    "time_scale": (0.5, {}),
+    "start_ms": (0.5, {}),
+    "end_ms": (41.0, {}),
+}
+SESSIONS: dict[str, Any] = {
+    "rows": ([[AGAIN, TURN]], {}),
+    "labels": (None, "is in the frames"),
+    "stagger_ms": (7.0, {}),
+    "turnaround_ms": (2.5, {}),
+    "ingest_us_per_token": (3.6, {}),
+}
+TURNS: dict[str, Any] = {
+    "isl": (200, {}),
+    "osl": (13, {}),
+    "prefix": (16, {}),
+    "think_ms": (1.0, {}),
+    "prefix_group": (1, {"prefix_group": 0, "prefix_len": 60}),
+    "prefix_len": (60, {"prefix_group": 0}),
+    "data_parallel_rank": (1, {"data_parallel_rank": 0}),
+    "max_tokens": (60, {}),
+    "calls": ([(30, 0, 5)], {}),
 }
 CLOSED: dict[str, Any] = {
     "shapes": ([(90, 0, 30)], {}),
@@ -253,6 +281,39 @@ def test_notes_are_shown():
     assert any("sorted" in note for note in replay(rows=swapped).notes)
 
 
+@pytest.mark.parametrize(("name", "value", "effect"), entries(STRETCH))
+def test_the_stretch_of_a_replay(name: str, value: Any, effect: Any):
+    matters(replay, name, value, effect)
+
+
+def test_every_argument_of_a_replay_has_an_entry():
+    assert set(signature(pc.Workload.replay).parameters) == set(REPLAY) - {"notes"} | set(STRETCH)
+
+
+@pytest.mark.parametrize(("name", "value", "effect"), entries(SESSIONS, "labels"))
+def test_sessions(name: str, value: Any, effect: Any):
+    def ask(rows: Any = ([AGAIN, TURN], [TURN]), **options: Any) -> pc.Report:
+        return pc.evaluate(pc.Workload.sessions(rows, **options), pc.Vllm(**ENGINE), CLOCK)
+
+    matters(ask, name, value, effect)
+
+
+def test_sessions_are_called_what_they_are_called():
+    frame = pd.DataFrame({"session": ["b", "a", "b"], "isl": [90, 40, 60], "osl": [3, 4, 5]})
+    report = pc.evaluate(pc.Workload.sessions(frame), pc.Vllm(**ENGINE), CLOCK)
+    assert report.requests()["session"].tolist() == ["b", "a", "b"]
+    assert report.turns()[["session", "turn"]].to_numpy().tolist() == [["b", 0], ["b", 1], ["a", 0]]
+
+
+@pytest.mark.parametrize(("name", "value", "effect"), entries(TURNS))
+def test_turns(name: str, value: Any, effect: Any):
+    def ask(**options: Any) -> pc.Report:
+        lanes = [[TURN, AGAIN | options], [TURN, TURN]]
+        return pc.evaluate(pc.Workload.sessions(lanes), pc.Vllm(**ENGINE | {"data_parallel_size": 2}), CLOCK)
+
+    matters(ask, name, value, effect)
+
+
 @pytest.mark.parametrize(("name", "value", "effect"), entries(CLOSED))
 def test_closed_loop(name: str, value: Any, effect: Any):
     matters(
@@ -376,6 +437,8 @@ TABLES: dict[type, dict[str, Any]] = {
     **{law: knobs for law, (_, knobs) in LAWS.items()},
     pc.Sla: SLA,
     pc.Floor: FLOOR,
+    type(pc.Workload.sessions([[AGAIN]])): SESSIONS,
+    pc.Turn: TURNS,
     pc.LinearTiming: LINEAR,
     pc.PhaseTiming: PHASE,
     pc.LimitCycle: {"max_passes": None, "jump_after": None, "strict": None},  # the next three in test_stopping

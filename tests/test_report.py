@@ -62,10 +62,25 @@ def test_one_token_outputs_have_no_gaps():
         (pc.Workload.closed_loop(shapes=[(9, 2), (9, 2)], concurrency=3), "W0"),
         (pc.Workload.closed_loop(shapes=[(9, 2), (10, 2)], concurrency=3), "W2"),
         (pc.Workload.replay([(0.0, 9, 2)]), "W3"),
+        (pc.Workload.replay([(0.0, 9, 2)], max_concurrency=1), "W3"),
+        (pc.Workload.sessions([[pc.Turn(9, 2)]]), "W4"),
     ],
 )
 def test_the_traffic_tier_is_named(workload: Any, tier: str):
     assert pc.evaluate(workload, pc.Vllm(), CLOCK).fidelity == tier
+
+
+@pytest.mark.parametrize("lookahead", [False, True])
+def test_passes_of_several_workers_stand_by_start(lookahead: bool):
+    """Though the log is in order of launches, and has one row for a plan that stands."""
+    rows = [(71.0 * k, 40 + 17 * k % 300, 5 + 31 * k % 90) for k in range(60)]
+    deployed = pc.Aggregated(pc.Vllm(async_scheduling=lookahead), replicas=3)
+    report = pc.evaluate(pc.Workload.replay(rows), deployed, CLOCK)
+    passes = report.passes()
+    assert passes.equals(passes.sort_values(["start_ms", "engine"], kind="stable", ignore_index=True))
+    for _, own in passes.groupby("engine"):
+        assert (own["start_ms"].to_numpy()[1:] >= own["end_ms"].to_numpy()[:-1]).all()
+    assert passes["decode_requests"].sum() == (report.requests()["osl"] - 1).sum()
 
 
 def test_it_prints():

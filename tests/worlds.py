@@ -30,7 +30,19 @@ class World:
     @cached_property
     def workload(self) -> Any:
         """The workload."""
+        if "lanes" in self.traffic:
+            return pc.Workload.sessions(**self.traffic)
         return (pc.Workload.closed_loop if self.closed else pc.Workload.replay)(**self.traffic)
+
+    @property
+    def requests(self) -> int:
+        """How many requests are sent."""
+        return self.traffic.get("requests") or len(self.workload.rows)
+
+    @property
+    def plane(self) -> dict[str, float]:
+        """The arrival plane."""
+        return {name: self.traffic[name] for name in ("turnaround_ms", "ingest_us_per_token") if name in self.traffic}
 
     @cached_property
     def spec(self) -> Any:
@@ -120,9 +132,32 @@ def replay_worlds(draw: st.DrawFn, mode: Mode) -> World:
     return World(False, {"rows": sent} | draw(planes), draw(mode.options(rows)), backend=mode.backend)
 
 
+@st.composite
+def limited_worlds(draw: st.DrawFn, mode: Mode) -> World:
+    """The same through a client that sends only so many at a time."""
+    return draw(replay_worlds(mode)).but({"max_concurrency": draw(st.sampled_from([1, 2, 5, 12, 40]))})
+
+
+@st.composite
+def session_worlds(draw: st.DrawFn, mode: Mode) -> World:
+    """Lanes of turns, some with calls; several often send at one instant."""
+    lanes: list[list[dict[str, Any]]] = []
+    rows = []
+    for _ in range(draw(st.integers(1, 6))):
+        lanes.append([])
+        for isl, prefix, osl in draw(shapes(4, mode.prefixes)):
+            calls = draw(st.one_of(st.just([]), st.just([]), shapes(2, mode.prefixes)))
+            think = draw(st.sampled_from([0.0, 0.0, 1.7, 23.1, 400.3]))
+            lanes[-1].append({"isl": isl, "prefix": prefix, "osl": osl, "think_ms": think, "calls": calls})
+            rows += [(isl, prefix, osl), *calls]
+    traffic = {"lanes": lanes} | draw(planes) | draw(st.sampled_from([{}, {}, {"stagger_ms": 13.0}]))
+    return World(False, traffic, draw(mode.options(rows)), backend=mode.backend)
+
+
 def worlds(mode: Mode) -> st.SearchStrategy[World]:
     """All of these."""
-    return st.one_of(closed_worlds(mode), replay_worlds(mode), pressed_worlds(mode))
+    drawn = closed_worlds, replay_worlds, pressed_worlds, limited_worlds, session_worlds
+    return st.one_of(*(make(mode) for make in drawn))
 
 
 def everywhere(

@@ -9,7 +9,7 @@ from passcal.capacity import capacity
 from passcal.core.plan import PassShape
 from passcal.distribution import Distribution
 from passcal.errors import Diverged, NotConverged, SpecError, Stalled, TimingError, TraceError, Unsupported
-from passcal.evaluate import evaluate, evaluate_closed_loop, evaluate_open_loop, evaluate_replay
+from passcal.evaluate import evaluate, evaluate_closed_loop, evaluate_open_loop, evaluate_replay, evaluate_sessions
 from passcal.report import Report
 from passcal.sources.prefix import PrefixOracle
 from passcal.spec.deployment import Aggregated
@@ -25,6 +25,7 @@ from passcal.spec.engine import (
     engine,
 )
 from passcal.spec.lengths import Lengths
+from passcal.spec.sessions import Turn
 from passcal.spec.sla import Floor, Sla
 from passcal.spec.workload import Workload
 from passcal.stopping import Drained, LimitCycle, Window
@@ -61,6 +62,7 @@ __all__ = [
     "TimingError",
     "TraceError",
     "Trtllm",
+    "Turn",
     "Unsupported",
     "Vllm",
     "Window",
@@ -71,4 +73,5 @@ __all__ = [
     "evaluate_closed_loop",
     "evaluate_open_loop",
     "evaluate_replay",
+    "evaluate_sessions",
 ]

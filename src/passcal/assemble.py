@@ -13,11 +13,13 @@ from passcal.core.plan import SHAPE, PassShape
 from passcal.core.stage import LEAST_LOADED, PREFIX_AFFINITY, ROUND_ROBIN
 from passcal.core.tables import (
     BLOCK,
+    LANE,
     LAUNCH,
     LISTS,
     MARK,
     NOBODY,
     NODE,
+    OUT,
     REQUEST,
     RUN,
     SEQUENCE,
@@ -27,18 +29,21 @@ from passcal.core.tables import (
     STALL,
     TRTLLM,
     TRTLLM_LIFE,
+    TURN,
     VLLM_LIFE,
     WORLD,
     State,
 )
 from passcal.errors import SpecError, Unsupported
 from passcal.fitting import Fitting, Lengths
+from passcal.fitting_sessions import fit_sessions, session_lengths
 from passcal.fitting_sglang import fit_sglang
 from passcal.fitting_trtllm import fit_trtllm
 from passcal.fitting_vllm import fit_vllm
 from passcal.machine import Machine, priced
 from passcal.spec.deployment import Aggregated
 from passcal.spec.engine import Sglang, Trtllm, Vllm
+from passcal.spec.sessions import Sessions
 from passcal.spec.workload import ClosedLoop, Replay, Workload
 from passcal.timing.base import ASK, FORM, KernelTiming, TimingModel
 from passcal.traffic import dealt
@@ -95,7 +100,8 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
     world, ranks = world_row(workload, lengths.limit), deployment.replicas * fit.width
     world["workers"], world["width"], world["routing"] = deployment.replicas, fit.width, ROUTINGS[deployment.routing]
     requests, sequences = np.zeros(capacity, REQUEST), np.zeros(capacity, SEQUENCE)
-    if isinstance(workload, Replay):
+    lanes = isinstance(workload, Sessions) or (isinstance(workload, Replay) and workload.max_concurrency is not None)
+    if isinstance(workload, Replay) and not lanes:
         fill_replay(workload, lengths, fit, requests, sequences, world)
     form, captured = kernel_form(timing)
     ring, room = int(fit.osl.max()) + 2, 32 + 8 * lengths.alive + ranks * (16 + 16 * fit.seats + fit.room)
@@ -106,7 +112,11 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
         "runs": table(np.zeros(max(1024, min(4 * capacity, 1 << 18)), RUN)),
         "stalls": table(np.zeros(ranks * fit.seats + 64, STALL)),
         "ranks": fit.rank,
-        "shapes": table(dealt_shapes(lengths, fit) if closed else np.zeros(1, SHAPES)),
+        "shapes": table(dealt_shapes(lengths, fit) if closed or lanes else np.zeros(1, SHAPES)),
+        "turns": table(np.zeros(1, TURN)),
+        "lanes": table(np.zeros(1, LANE)),
+        "thinking": np.zeros(1, np.int64),
+        "origins": np.zeros(1, np.int64),
         "forms": table(form),
         "captured": captured.reshape(1, -1),
         "shape": table(np.zeros(1, SHAPE)),
@@ -132,12 +142,14 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
         "trtllm_lives": table(np.zeros(1, TRTLLM_LIFE)),
         "vllm_lives": table(np.zeros(1, VLLM_LIFE)),
         "launches": table(np.zeros(1, LAUNCH)),
-        "outs": np.zeros((1, 1)),
+        "outs": table(np.zeros((1, 1), OUT)),
         "marks": table(np.zeros(2, MARK)),
         "kept": np.zeros(room),
         "fresh": np.zeros(room),
     }
     tables.update(fit.tables(capacity))
+    if isinstance(workload, Sessions | Replay) and lanes:
+        tables.update(fit_sessions(workload, world[0]))
     for name in BY_RANK:
         tables[name] = np.repeat(tables[name], ranks, axis=0)
     if "nodes" in fit.fixed:  # a tree a rank, one behind the other
@@ -171,14 +183,17 @@ def lengths_of(workload: Workload) -> Lengths:
         limit = workload.requests or FOREVER
         return Lengths.of(rows, limit, min(workload.concurrency, limit))
     if isinstance(workload, Replay):
-        return Lengths.of(workload.rows, len(workload.rows), len(workload.rows))
+        most = min(workload.max_concurrency or len(workload.rows), len(workload.rows))
+        return Lengths.of(workload.rows, len(workload.rows), most)
+    if isinstance(workload, Sessions):
+        return session_lengths(workload)
     raise Unsupported(
-        f"workload={type(workload).__name__}: must be a closed loop or a replay; ask pc.evaluate, which makes it one"
+        f"workload={type(workload).__name__}: must be a closed loop, a replay or sessions; ask pc.evaluate, which makes it one"
     )
 
 
 def dealt_shapes(lengths: Lengths, fit: Fitting) -> Any:
-    """The lengths that clients of a closed loop are dealt."""
+    """The lengths that clients of a closed loop are dealt, or that lanes send."""
     dealt = np.zeros(len(lengths.isl), SHAPES)
     dealt["isl"], dealt["prefix"], dealt["osl"], dealt["most"] = lengths.isl, lengths.prefix, fit.osl, fit.most
     dealt["group"], dealt["shared"], dealt["pinned"] = lengths.group, lengths.shared, lengths.pinned

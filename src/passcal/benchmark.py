@@ -64,14 +64,6 @@ class Benchmark(Report):
         """When every token of the counted requests appears (ms), one request after the other, and where each request's begin."""
         return emissions(self.part).of(self.part.rows)
 
-    @cached_property
-    def client_queue_ms(self) -> Distribution:
-        """Dispatch less when the request was due: how long its client kept it back under a limit on requests out at a time."""
-        if self.arrivals_ms is None:
-            return Distribution(np.zeros(len(self.noted)))
-        due = self.arrivals_ms[self.part.first_id : self.part.first_id + len(self.noted)]
-        return Distribution(self.noted["dispatch_ms"] - due)
-
     def since_due(self, field: str) -> Distribution:
         """An event of the counted requests less their dispatch, or less when they were due."""
         waited = self.client_queue_ms.values if self.include_client_queue else 0.0

@@ -109,6 +109,13 @@ def replay(
     ],
     config: Annotated[Path, typer.Option("--config", help="YAML with the sections engine and timing.")],
     requests_csv: Annotated[Path | None, typer.Option(help="Write one line a request to this file.")] = None,
+    requests_parquet: Annotated[Path | None, typer.Option(help="The same as Parquet; needs passcal[parquet].")] = None,
+    max_concurrency: Annotated[int | None, typer.Option(help="Requests that the client has under way at most.")] = None,
+    time_scale: Annotated[float | None, typer.Option(help="Multiply all times: 0.5 doubles the rate.")] = None,
+    start_ms: Annotated[float | None, typer.Option(help="Send only what the trace sends from here on.")] = None,
+    end_ms: Annotated[float | None, typer.Option(help="Send only what the trace sends before this.")] = None,
+    replicas: Annotated[int | None, typer.Option(help="Workers behind one router.")] = None,
+    routing: Annotated[str | None, typer.Option(help="round_robin, least_loaded or prefix_affinity.")] = None,
     format: Annotated[str | None, typer.Option(help="auto, azure, mooncake, table, agent or results.")] = None,
     spread: Annotated[str | None, typer.Option(help="none, or uniform: deal rows of a tick out evenly.")] = None,
     settings: Set = None,
@@ -118,18 +125,25 @@ def replay(
 ) -> None:
     """Send the requests of a trace through one deployment."""
     from passcal.config import load_config, read_config, with_trace
-    from passcal.render import check_target, write_whole
+    from passcal.render import check_frame_target, write_frame
 
     check_outputs(json, csv)
-    check_target(requests_csv, "--requests-csv")
-    sections, notes = with_trace(load_config(config, settings or ()), trace, format=format, spread=spread)
+    wanted = (requests_csv, "--requests-csv", False), (requests_parquet, "--requests-parquet", True)
+    for path, option, parquet in wanted:
+        check_frame_target(path, option, parquet)
+    deployed = {"deployment.replicas": replicas, "deployment.routing": routing}
+    settings = [*(settings or ()), *(f"{name}={value}" for name, value in deployed.items() if value is not None)]
+    clock = {"time_scale": time_scale, "start_ms": start_ms, "end_ms": end_ms}
+    sections, notes = with_trace(
+        load_config(config, settings), trace, format=format, spread=spread, max_concurrency=max_concurrency, **clock
+    )
     with waiting(f"reading {trace.name}", quiet):
         asked = read_config(sections, Path())
     report = computed(asked, quiet)
-    if requests_csv is not None:
-        with waiting(f"writing {requests_csv.name}", quiet):
-            frame = report.requests()
-            write_whole(requests_csv, "--requests-csv", lambda out: frame.to_csv(out, index=False, lineterminator="\n"))
+    for path, option, parquet in wanted:
+        if path is not None:
+            with waiting(f"writing {path.name}", quiet):
+                write_frame(path, option, report.requests(), parquet)
     deliver(report, asked, json, csv, quiet, notes)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from passcal import samples
 from passcal.passes import expand, repetition
 from passcal.window import Measured
 
@@ -23,6 +24,7 @@ __all__ = [
     "point_frame",
     "request_frame",
     "to_columns",
+    "turn_frame",
 ]
 
 QUANTILES = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
@@ -96,12 +98,20 @@ def to_columns(report: "Report") -> dict[str, Any]:
 
 
 def request_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
-    """One row a request of the window, in dispatch order; columns `worker`, `rank` (of its worker) and `phase` where there are several."""
+    """One row a request of the window, in dispatch order.
+
+    Further columns where they apply: `session`, `turn` and `call` (0: the turn's own request), and `worker`, `rank` (of its worker) and
+    `phase` where there are several.
+    """
     frames = []
     for part in parts:
         table, world = part.state.requests[part.rows], part.state.world[0]
         numbers = np.arange(part.first_id, part.first_id + len(table))
         columns = {"request": numbers, **{name: table[name] for name in REQUEST_COLUMNS[1:]}}
+        if samples.has_turns(part):
+            sent = part.state.turns[part.state.origins[part.rows]]
+            calls = ("call",) if sent["call"].any() else ()
+            columns |= {"session": sent["lane"]} | {name: sent[name] for name in ("turn", *calls)}
         if world["workers"] > 1:
             columns["worker"] = table["engine"] // world["width"]
         if world["width"] > 1:
@@ -110,8 +120,13 @@ def request_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
     return joined(frames)
 
 
+def turn_frame(part: Measured) -> pd.DataFrame:
+    """One row a turn of the sessions, by session and turn."""
+    return pd.DataFrame(samples.turn_table(part))
+
+
 def pass_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
-    """One row a pass of the window; a column `phase` if there are several."""
+    """One row a pass of the window, by start and then by engine; a column `phase` if there are several."""
     frames = []
     for part in parts:
         row, start, end = expand(part.state, part.runs)
@@ -119,7 +134,10 @@ def pass_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
         later = repetition(part.state, part.runs, row)
         columns = {name: runs[name][row] for name in PASS_COLUMNS if name not in ("start_ms", "end_ms")}
         columns["decode_kv_tokens"] = columns["decode_kv_tokens"] + later * columns["decode_requests"]
-        frames.append(pd.DataFrame({"start_ms": start, "end_ms": end, **columns})[list(PASS_COLUMNS)])
+        frame = pd.DataFrame({"start_ms": start, "end_ms": end, **columns})[list(PASS_COLUMNS)]
+        if len(part.state.ranks) > 1:  # the log is in order of launches, a row for several passes at that of the first
+            frame = frame.sort_values(["start_ms", "engine"], kind="stable", ignore_index=True)
+        frames.append(frame)
     return joined(frames)
 
 

@@ -40,6 +40,7 @@ TRAFFIC: Mapping[str, tuple[str, Callable[..., Workload]]] = {
     "closed": ("ClosedLoop", Workload.closed_loop),
     "open": ("OpenLoop", Workload.open_loop),
     "replay": ("Replay", Workload.replay),
+    "sessions": ("Sessions", Workload.sessions),
 }
 LAWS: Mapping[str, Callable[..., Lengths]] = {
     law.__name__: law
@@ -129,7 +130,7 @@ def put(config: dict[str, Any], setting: str) -> None:
 def with_trace(config: Mapping[str, Any], trace: str | Path, **options: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The sections with a replay of this file as their workload, and notes on what that put aside.
 
-    The plane of a closed loop (turnaround, ingest) holds for the replay too; `options` are `format` and `spread`.
+    The plane of a closed loop (turnaround, ingest) holds for the replay too; `options` are further keys of a replay, None: not given.
     """
     given, notes = config.get("workload") or {}, []
     workload = dict(given) if isinstance(given, Mapping) else {"mode": given}
@@ -163,10 +164,12 @@ def read_config(config: Mapping[str, Any], folder: Path) -> Asked:
 
 
 def read_workload(section: Any, folder: Path) -> Workload:
-    """`mode: closed`, `open` or `replay`, with the constructor's arguments; lengths may be laws."""
+    """`mode: closed`, `open`, `replay` or `sessions`, with the constructor's arguments; lengths may be laws."""
     mode, rest = chosen(section, "workload", "mode", tuple(TRAFFIC))
     owner, make = TRAFFIC[mode]
     checked(rest, "workload", [*signature(make).parameters, *(TRACE if mode == "replay" else ())])
+    if mode == "sessions" and "lanes" not in rest:
+        raise SpecError("workload.lanes is missing: give a list of sessions, each a list of turns")
     if mode == "replay":
         if ("trace" in rest) == ("rows" in rest):
             raise SpecError("workload: a replay needs either trace (a file) or rows; give one of them")

@@ -1,6 +1,6 @@
 """evaluate() and its named shortcuts: spec in, report out."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from passcal.assemble import assemble
 from passcal.errors import SpecError
@@ -11,13 +11,21 @@ from passcal.spec.deployment import Aggregated
 from passcal.spec.engine import EngineSpec
 from passcal.spec.lengths import Lengths
 from passcal.spec.open_loop import OpenLoop
+from passcal.spec.sessions import Sessions
 from passcal.spec.workload import ClosedLoop, Replay, Workload
 from passcal.stopping import Drained, LimitCycle, Stop, Window
 from passcal.timing.base import TimingModel
 from passcal.traffic import arrivals, tier
 from passcal.window import Measured
 
-__all__ = ["evaluate", "evaluate_closed_loop", "evaluate_open_loop", "evaluate_replay"]
+__all__ = [
+    "due_ms",
+    "evaluate",
+    "evaluate_closed_loop",
+    "evaluate_open_loop",
+    "evaluate_replay",
+    "evaluate_sessions",
+]
 
 Start = Literal["burst", "spread"]
 
@@ -52,7 +60,7 @@ def evaluate(
     deployment = deployed(deployment)
     if not isinstance(workload, Workload):
         raise SpecError(
-            f"workload={type(workload).__name__}: must be a workload; make it with pc.Workload.closed_loop, .open_loop or .replay"
+            f"workload={type(workload).__name__}: must be a workload; make it with pc.Workload.closed_loop, .open_loop, .replay or .sessions"
         )
     stop = stop or default_stop(workload)
     if not isinstance(stop, LimitCycle | Window | Drained):
@@ -71,7 +79,14 @@ def evaluate(
 
     notes = workload.notes if isinstance(workload, Replay) else ()
     return Report(
-        parts, timing, closed=isinstance(workload, ClosedLoop), fidelity=fidelity(workload), again=again, notes=notes
+        parts,
+        timing,
+        closed=isinstance(workload, ClosedLoop),
+        fidelity=fidelity(workload),
+        again=again,
+        notes=notes,
+        arrivals_ms=due_ms(workload),
+        labels=workload.labels if isinstance(workload, Sessions) else None,
     )
 
 
@@ -160,12 +175,28 @@ def report_open_loop(workload: OpenLoop, deployment: Aggregated, timing: TimingM
     return report(found.measured, found.notes)
 
 
+def evaluate_sessions(
+    workload: Sessions, engine: EngineSpec, timing: TimingModel, *, stop: Stop | None = None
+) -> Report:
+    """Sessions of turns on one worker; see `evaluate`."""
+    if not isinstance(workload, Sessions):
+        raise SpecError(f"workload={type(workload).__name__}: must be sessions; make them with pc.Workload.sessions")
+    return evaluate(workload, engine, timing, stop=stop)
+
+
 def measure(workload: Workload, deployment: Aggregated, timing: TimingModel, stop: Measures) -> Measured:
     """One run from an empty system to its stop."""
     try:
         return stop.measure(assemble(workload, deployment, timing))
     except IdentitiesNeeded:
         return stop.measure(assemble(workload, deployment, timing, identities=True))
+
+
+def due_ms(workload: Workload) -> Any:
+    """When each request of a client that sends only so many at a time is due (ms), by number; None: all are sent when due."""
+    if isinstance(workload, Replay) and workload.max_concurrency is not None:
+        return workload.rows["dispatch_ms"]
+    return None
 
 
 def with_stagger(workload: Workload, stagger_ms: float | None) -> Workload:
@@ -204,7 +235,11 @@ def choose_staggers(
 
 
 def fidelity(workload: Workload) -> str:
-    """The traffic tier of a workload: W0 fixed lengths in a closed loop, W1 at a rate, W2 lengths that vary, W3 joint rows, listed gaps, replays."""
+    """The traffic tier of a workload: W0 fixed lengths in a closed loop, W1 at a rate, W2 lengths that vary, W3 joint rows, listed gaps, replays,
+    W4 sessions.
+    """
+    if isinstance(workload, Sessions):
+        return "W4"
     if isinstance(workload, OpenLoop):
         return "W3" if workload.gaps_ms else tier(workload.shapes) or "W1"
     if isinstance(workload, ClosedLoop):

@@ -6,7 +6,7 @@ import numpy as np
 
 from passcal.calendar.backends import BACKENDS
 from passcal.core.compiled import table
-from passcal.core.tables import BLOCK, LAUNCH, LISTS, NOBODY, VLLM_LIFE
+from passcal.core.tables import BLOCK, LAUNCH, LISTS, NOBODY, OUT, VLLM_LIFE
 from passcal.errors import SpecError, Unsupported
 from passcal.fitting import Fitting, Lengths, clipped, empty_rank
 from passcal.spec.engine import Vllm
@@ -119,7 +119,7 @@ def launch_tables(engine: Vllm, lengths: Lengths, rank: Any, seats: int) -> dict
     times["eager_fraction"] = engine.launch.eager_queue_fraction
     rank["launching"], rank["crowded"] = 1, 0
     lists = np.zeros((1, LISTS, seats), np.int64)
-    return {"launches": table(times), "lists": lists, "outs": np.zeros((1, lengths.alive))}
+    return {"launches": table(times), "lists": lists, "outs": table(np.zeros((1, lengths.alive), OUT))}
 
 
 def cache_tables(engine: Vllm, lengths: Lengths, osl: Any, rank: Any, seats: int) -> tuple[dict[str, Any], int]:

@@ -16,6 +16,7 @@ from passcal.core.handle import handle
 from passcal.core.stage import LEAST_LOADED, route
 from passcal.core.tables import NEVER, NOBODY, State
 from passcal.sources.closed import born, next_birth, send
+from passcal.sources.sessions import next_turn, take_turns
 from passcal.timing.linear import decode_price, price
 
 __all__ = ["AGAIN", "ASK", "CYCLE", "DONE", "GROW", "SLICE", "STALLED", "run"]
@@ -132,6 +133,8 @@ def arrive(state: State, now: float) -> None:
             born(state, now)
         for _ in range(world.gone):
             send(state, now)
+    elif world.lanes:
+        take_turns(state, now)
     route(state, now)
 
 
@@ -203,7 +206,7 @@ def next_event(state: State) -> float:
 def next_arrival(state: State) -> float:
     """The next instant at which a request may become visible."""
     world = state.world[0]
-    when = next_birth(world) if world.closed else NEVER
+    when = next_birth(world) if world.closed else next_turn(state)
     if world.inbox_head != NOBODY:
         when = min(when, state.requests[world.inbox_head].visible_ms)
     return when
@@ -261,10 +264,14 @@ def launch(state: State, rank: Any, k: int, duration: float) -> None:
 
 @jit
 def stands(state: State, rank: Any) -> bool:
-    """Whether the plan just launched would be formed again and again: only the crowd decodes, and nothing can be admitted."""
-    alone = len(state.ranks) == 1 and rank.interval == 1
+    """Whether the plan just launched would be formed again and again: only the crowd decodes, and nothing can be admitted.
+
+    Beside other workers that needs arrivals that their answers do not move.
+    """
+    world = state.world[0]
+    alone = len(state.ranks) == 1 or (world.width == 1 and not world.closed and not world.lanes)
     settled = rank.preempted == 0 and rank.lates == 0 and rank.arrived_head == NOBODY
-    return alone and settled and rank.running == 0 and rank.crowd > 0
+    return alone and settled and rank.interval == 1 and rank.running == 0 and rank.crowd > 0
 
 
 @jit

@@ -6,12 +6,14 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any
 
 from passcal.errors import SpecError
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.console import Console
 
     from passcal.gate import Outcome
@@ -21,11 +23,13 @@ __all__ = [
     "as_csv",
     "as_json",
     "as_record",
+    "check_frame_target",
     "check_target",
     "figure",
     "plain",
     "print_gate",
     "print_report",
+    "write_frame",
     "write_whole",
 ]
 
@@ -152,7 +156,26 @@ def check_target(path: Path | None, option: str) -> None:
         raise SpecError(f"{option} {path}: is no plain file; name another")
 
 
-def write_whole(path: Path, option: str, write: Callable[[TextIO], object]) -> None:
+def check_frame_target(path: Path | None, option: str, parquet: bool) -> None:
+    """The same, of a file of rows; what writes Parquet must be installed.
+
+    Raises:
+        SpecError: it is not, or as above.
+    """
+    check_target(path, option)
+    if path is not None and parquet and find_spec("pyarrow") is None:
+        raise SpecError(f"{option} {path}: Parquet needs pyarrow; install passcal[parquet], or write CSV")
+
+
+def write_frame(path: Path, option: str, frame: "pd.DataFrame", parquet: bool) -> None:
+    """Write a frame's rows as CSV or Parquet."""
+    if parquet:
+        write_whole(path, option, lambda out: frame.to_parquet(out, index=False), binary=True)
+    else:
+        write_whole(path, option, lambda out: frame.to_csv(out, index=False, lineterminator="\n"))
+
+
+def write_whole(path: Path, option: str, write: Callable[[IO[Any]], object], binary: bool = False) -> None:
     """Let `write` fill a file beside the target and then take its place, so that nobody sees half of it.
 
     Raises:
@@ -161,7 +184,7 @@ def write_whole(path: Path, option: str, write: Callable[[TextIO], object]) -> N
     check_target(path, option)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with beside.open("x", encoding="utf-8", newline="") as file:
+        with beside.open("xb") if binary else beside.open("x", encoding="utf-8", newline="") as file:
             write(file)
         beside.replace(path)
     except OSError as error:

@@ -52,11 +52,13 @@ class Report:
         notes: tuple[str, ...] = (),
         arrivals_ms: Any = None,
         capacity_per_s: float = float("nan"),
+        labels: Any = None,
     ) -> None:
         self._parts = parts
         self._timing = timing
         self._closed = closed
         self._again = again
+        self._labels = labels
         self.fidelity = fidelity
         """The traffic tier that was used, W0 to W4."""
         self.capacity_per_s = capacity_per_s
@@ -67,9 +69,18 @@ class Report:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know, one line each; thrash is named here, with figures and the remedy."""
+        """What a reader should know, one line each; thrash is named here, with figures and the remedy, and so is a queue at the client."""
         found = thrash(self._parts, self._usages)
-        return (*self._notes, found) if found else self._notes
+        return (*self._notes, *((found,) if found else ()), *self._client_notes())
+
+    def _client_notes(self) -> tuple[str, ...]:
+        """That a client made requests wait."""
+        if self.arrivals_ms is None or not self.client_queue_ms.max:
+            return ()
+        mean, most = self.client_queue_ms.mean, self.client_queue_ms.max
+        return (
+            f"max_concurrency: requests wait {mean:.4g} ms at the client, at most {most:.4g} ms, before their dispatch",
+        )
 
     @property
     def window(self) -> WindowInfo:
@@ -125,6 +136,16 @@ class Report:
     def startup_ttft_ms(self) -> Distribution:
         """TTFT of the first request of every client of a closed loop; empty for other traffic."""
         return self._mixed(samples.startup)
+
+    @cached_property
+    def client_queue_ms(self) -> Distribution:
+        """Dispatch less when the request was due: its wait at a client that sends only so many at a time; 0 where none is made to wait."""
+        return self._mixed(lambda part: samples.client_queue(part, self.arrivals_ms))
+
+    @cached_property
+    def turn_ms(self) -> Distribution:
+        """Of the turns of sessions: last token of a turn's request and calls less its dispatch; empty for other traffic."""
+        return self._mixed(samples.turn)
 
     # ---- rates
 
@@ -235,6 +256,7 @@ class Report:
             again=run._again,
             notes=run._notes,
             arrivals_ms=run.arrivals_ms,
+            labels=run._labels,
         )
 
     def _finite(self, requests: int | None) -> Report:
@@ -303,10 +325,32 @@ class Report:
         return emissions(self._parts[0])
 
     def requests(self) -> pd.DataFrame:
-        """One row a request of the window, in dispatch order; see `columns.REQUEST_COLUMNS`."""
+        """One row a request of the window, in dispatch order; see `columns.request_frame`. `arrival_ms` is when it was due, where clients may
+        keep requests back.
+        """
         from passcal.columns import request_frame
 
-        return request_frame(self._parts)
+        frame = request_frame(self._parts)
+        if self.arrivals_ms is not None:
+            frame = frame.assign(arrival_ms=self.arrivals_ms[frame["request"]])
+        return self._labelled(frame)
+
+    def turns(self) -> pd.DataFrame:
+        """One row a turn, by session: session, turn, request (the number of its own), calls, dispatch_ms, first_ms (of its own request),
+        done_ms (of all).
+
+        Raises:
+            SpecError: the workload is not sessions.
+        """
+        from passcal.columns import turn_frame
+
+        if self.fidelity != "W4":
+            raise SpecError("turns: only sessions have turns; make them with pc.Workload.sessions, or read requests()")
+        return self._labelled(turn_frame(self._parts[0]))
+
+    def _labelled(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Sessions by what the caller calls them."""
+        return frame if self._labels is None else frame.assign(session=self._labels[frame["session"]])
 
     def passes(self) -> pd.DataFrame:
         """One row a pass of the window; see `columns.PASS_COLUMNS`."""

@@ -1,12 +1,26 @@
 """Log to latencies: each a distribution in ms over the requests, or the tokens, of a window."""
 
+from typing import Any
+
 import numpy as np
 
+from passcal.core.tables import BOUNDLESS
 from passcal.distribution import Distribution
 from passcal.passes import gaps
 from passcal.window import Measured
 
-__all__ = ["e2e", "itl", "queue", "startup", "tpot", "ttft"]
+__all__ = [
+    "client_queue",
+    "e2e",
+    "has_turns",
+    "itl",
+    "queue",
+    "startup",
+    "tpot",
+    "ttft",
+    "turn",
+    "turn_table",
+]
 
 
 def since_dispatch(part: Measured, field: str) -> Distribution:
@@ -34,6 +48,46 @@ def queue(part: Measured) -> Distribution:
     """Wait of the window's requests from visibility to the start of their first pass."""
     table = part.state.requests[part.rows]
     return Distribution(table["admitted_ms"] - table["visible_ms"])
+
+
+def client_queue(part: Measured, arrivals_ms: Any) -> Distribution:
+    """Dispatch of the window's requests less when they were due, by number; None: all are sent when due."""
+    sent = part.state.requests["dispatch_ms"][part.rows]
+    due = sent if arrivals_ms is None else arrivals_ms[part.first_id : part.first_id + len(sent)]
+    return Distribution(sent - due)
+
+
+def has_turns(part: Measured) -> bool:
+    """Whether lanes are sessions; those of a client that sends only so many requests at a time are requests."""
+    world = part.state.world[0]
+    return bool(world["lanes"]) and bool(world["most_open"] >= BOUNDLESS)
+
+
+def turn_table(part: Measured) -> dict[str, Any]:
+    """One entry a turn of a session, by session and turn: numbers of session, turn and own request, calls, and its times (ms).
+
+    Of a window that leaves the first requests of the run out: the turns sent in it.
+    """
+    turns, requests = part.state.turns, part.state.requests
+    number = np.empty(len(turns), np.int64)
+    number[part.state.origins] = np.arange(len(turns))
+    heads = np.flatnonzero(turns["call"] == 0)
+    own = number[heads]
+    table = {"session": turns["lane"][heads], "turn": turns["turn"][heads], "request": own}
+    table["calls"] = np.diff(heads, append=len(turns)) - 1
+    for name in ("dispatch_ms", "first_ms"):
+        table[name] = requests[name][own]
+    table["done_ms"] = np.maximum.reduceat(requests["done_ms"][number], heads)
+    counted = own >= part.rows.start
+    return {name: column[counted] for name, column in table.items()}
+
+
+def turn(part: Measured) -> Distribution:
+    """Of a session's turns: the last token of its request and calls less its dispatch; empty for other traffic."""
+    if not has_turns(part):
+        return Distribution(np.zeros(0))
+    table = turn_table(part)
+    return Distribution(table["done_ms"] - table["dispatch_ms"])
 
 
 def tpot(part: Measured) -> Distribution:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from passcal.errors import SpecError, Unsupported
-from passcal.evaluate import measure
+from passcal.evaluate import due_ms, measure
 from passcal.spec.deployment import Aggregated
 from passcal.spec.engine import ENGINES, EngineSpec, engine
 from passcal.spec.workload import Workload
@@ -26,11 +26,12 @@ PLANE = {"turnaround_ms": 0.0, "ingest_us_per_token": 0.0}
 LENGTHS = {"isl": ..., "prefix": 0, "osl": ..., "prefix_group": None, "prefix_len": 0}
 LENGTHS |= {"data_parallel_rank": None, "max_tokens": None}
 LEAST = {"isl": 1, "prefix": 0, "osl": 1, "prefix_len": 0}
+TURN = {**LENGTHS, "think_ms": ..., "calls": ()}
 
 
 @dataclass(frozen=True)
 class Question:
-    """A scenario as passcal takes it. `rows` are the lengths as written, in the order in which they are dealt."""
+    """A scenario as passcal takes it. `rows` are the lengths as written, in the order in which they are dealt, or lane by lane."""
 
     name: str
     workload: Workload
@@ -59,10 +60,13 @@ def request_answers(asked: Question, measured: Measured) -> list[dict[str, Any]]
     table, answers = measured.state.requests[measured.rows], []
     copied = ("dispatch_ms", "visible_ms", "admitted_ms", "isl", "cached", "preemptions", "engine")
     columns = {name: table[name].tolist() for name in copied}
-    times = token_times(measured)
+    times, world, due = token_times(measured), measured.state.world[0], due_ms(asked.workload)
+    if due is not None:
+        columns["arrival_ms"] = due.tolist()
     for i in range(len(table)):
         given = {name: column[i] for name, column in columns.items()}
-        wished = asked.rows[i % len(asked.rows)]  # an engine may clip the output, and a prefix may reach isl
+        row = int(measured.state.origins[i]) if world["lanes"] else i % len(asked.rows)
+        wished = asked.rows[row]  # an engine may clip the output, and a prefix may reach isl
         wish = {name: wished[name] for name in ("prefix", "osl")}
         answers.append({"request": i, **given, **wish, "token_ms": times[i].tolist()})
     return answers
@@ -104,21 +108,57 @@ def read_workload(given: Any) -> tuple[Workload, list[dict[str, Any]]]:
         options = {name: parts[name] for name in ("concurrency", "requests", "stagger_ms", *PLANE)}
         return Workload.closed_loop(shapes=map(clipped, shapes), **options), shapes
     if mode == "replay":
-        parts = taken(given, "workload", {"mode": ..., "requests": ..., **PLANE})
+        parts = taken(given, "workload", {"mode": ..., "requests": ..., "max_concurrency": None, **PLANE})
         sent = [read_sent(row, f"workload.requests.{i}") for i, row in enumerate(listed(parts, "requests"))]
         sent.sort(key=lambda row: row["dispatch_ms"])
-        plane = {name: parts[name] for name in PLANE}
-        return Workload.replay([clipped(row) for row in sent], **plane), sent
-    raise SpecError(f"workload.mode={shown(mode)}: must be 'closed' or 'replay'; name one of them")
+        options = {name: parts[name] for name in ("max_concurrency", *PLANE)}
+        return Workload.replay([clipped(row) for row in sent], **options), sent
+    if mode == "sessions":
+        parts = taken(given, "workload", {"mode": ..., "lanes": ..., "stagger_ms": 0.0, **PLANE})
+        lanes = [read_lane(lane, f"workload.lanes.{k}") for k, lane in enumerate(listed(parts, "lanes"))]
+        options = {name: parts[name] for name in ("stagger_ms", *PLANE)}
+        rows = [row for lane in lanes for turn in lane for row in (turn, *turn["calls"])]
+        return Workload.sessions([[asked_turn(turn) for turn in lane] for lane in lanes], **options), rows
+    raise SpecError(f"workload.mode={shown(mode)}: must be 'closed', 'replay' or 'sessions'; name one of them")
+
+
+def read_lane(given: Any, where: str) -> list[dict[str, Any]]:
+    """The turns of a lane; the lengths of their calls are read too."""
+    if not isinstance(given, list) or not given:
+        raise SpecError(f"{where}={shown(given)}: must be a list with at least one turn; give it one")
+    turns = []
+    for j, turn in enumerate(given):
+        here = f"{where}.{j}"
+        parts = taken(turn, here, TURN)
+        think, calls = read_ms(parts.pop("think_ms"), f"{here}.think_ms"), parts.pop("calls")
+        if not isinstance(calls, list | tuple):
+            raise SpecError(f"{here}.calls={shown(calls)}: must be rows as shapes are; correct this value")
+        read = [read_shape(call, f"{here}.calls.{c}") for c, call in enumerate(calls)]
+        turns.append({**read_shape(parts, here), "think_ms": think, "calls": read})
+    return turns
+
+
+def asked_turn(turn: Mapping[str, Any]) -> dict[str, Any]:
+    """A turn as passcal takes it; without a group nothing is shared."""
+    own, *calls = (
+        {**clipped(row), "prefix_len": row["prefix_len"] if row["prefix_group"] is not None else 0}
+        for row in (turn, *turn["calls"])
+    )
+    return {**own, "calls": calls}
 
 
 def read_sent(given: Any, where: str) -> dict[str, Any]:
     """A replayed request: when it is dispatched, and its lengths."""
     parts = taken(given, where, {"dispatch_ms": ..., **LENGTHS})
-    dispatch = parts.pop("dispatch_ms")
-    if isinstance(dispatch, bool) or not isinstance(dispatch, int | float):
-        raise SpecError(f"{where}.dispatch_ms={shown(dispatch)}: must be a number of milliseconds; correct this value")
-    return {"dispatch_ms": float(dispatch), **read_shape(parts, where)}
+    dispatch = read_ms(parts.pop("dispatch_ms"), f"{where}.dispatch_ms")
+    return {"dispatch_ms": dispatch, **read_shape(parts, where)}
+
+
+def read_ms(given: Any, where: str) -> float:
+    """A time."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise SpecError(f"{where}={shown(given)}: must be a number of milliseconds; correct this value")
+    return float(given)
 
 
 def read_shape(given: Any, where: str) -> dict[str, Any]:

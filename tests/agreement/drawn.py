@@ -40,18 +40,32 @@ def lengths(draw: st.DrawFn, grouped: bool, prefixes: bool = True) -> Json:
 
 @st.composite
 def workloads(draw: st.DrawFn, row: st.SearchStrategy[Json]) -> Json:
-    """A closed loop or a replay, of such rows."""
+    """A closed loop, a replay (sometimes through a client with a limit) or sessions, of such rows."""
     plane = {
         "turnaround_ms": draw(times(200)),
         "ingest_us_per_token": draw(st.sampled_from([0.0, 0.0, 125.0, 1000.0])),
     }
-    if draw(st.booleans()):
+    mode = draw(st.sampled_from(["closed", "replay", "replay", "sessions"]))
+    if mode == "closed":
         rows = draw(st.lists(row, min_size=1, max_size=6))
         sizes = {"concurrency": draw(st.integers(1, 10)), "requests": draw(st.integers(1, 30)), "shapes": rows}
         return {"mode": "closed", **sizes, "stagger_ms": draw(times(400)), **plane}
+    if mode == "sessions":
+        calls = st.one_of(st.just([]), st.just([]), st.lists(row, max_size=3))
+        parts = st.tuples(row, st.one_of(st.just(0.0), times(2000)), calls)
+        turn = parts.map(lambda drawn: {**drawn[0], "think_ms": drawn[1], "calls": drawn[2]})
+        lanes = draw(st.lists(st.lists(turn, min_size=1, max_size=4), min_size=1, max_size=6))
+        return {"mode": "sessions", "lanes": lanes, "stagger_ms": draw(times(400)), **plane}
     timed = st.lists(st.tuples(times(4000), row), min_size=1, max_size=16)
     sent = [{"dispatch_ms": at, **asked} for at, asked in draw(timed)]
-    return {"mode": "replay", "requests": sent, **plane}
+    limit = draw(st.sampled_from([None, None, 1, 2, 5]))
+    return {"mode": "replay", "requests": sent, "max_concurrency": limit, **plane}
+
+
+def asked_in(workload: Json) -> list[Json]:
+    """The lengths of all its requests."""
+    turns = [turn for lane in workload.get("lanes", ()) for turn in lane]
+    return workload.get("shapes") or workload.get("requests") or [row for t in turns for row in (t, *t["calls"])]
 
 
 def launches() -> st.SearchStrategy[Json]:
@@ -185,7 +199,7 @@ def scenarios(draw: st.DrawFn) -> Json:
             lambda asked, more: {**asked, "max_tokens": asked["osl"] + more}, row, st.sampled_from([0, 0, 1, 7, 60])
         )
     workload = draw(workloads(row))
-    rows = workload.get("shapes") or workload["requests"]
+    rows = asked_in(workload)
     if stops:
         rows = [{**asked, "osl": asked["max_tokens"]} for asked in rows]  # who must fit
     engine = draw({"vllm": vllm, "sglang": sglang, "trtllm": trtllm}[backend](rows, grouped, ranks))

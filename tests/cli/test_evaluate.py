@@ -189,3 +189,23 @@ def test_as_a_program(closed):
     """The console script's entry."""
     run = [sys.executable, "-m", "passcal.cli", "evaluate", str(closed), "--json"]
     assert json.loads(subprocess.run(run, capture_output=True, check=True, text=True).stdout)["window_kind"] == "cycle"
+
+
+def test_sessions(passcal, tmp_path):
+    """Lanes of turns in YAML."""
+    file = tmp_path / "sessions.yaml"
+    text = (
+        "workload: {mode: sessions, stagger_ms: 5, lanes: [[{isl: 64, osl: 8}, {isl: 90, osl: 4, think_ms: 30, calls: [[20, 0, 3]]}]]}\n"
+        "engine: {backend: vllm}\ntiming: {kind: linear}"
+    )
+    file.write_text(text, encoding="utf-8")
+    result = passcal("evaluate", file, "--json")
+    assert result.exit_code == 0 and json.loads(result.stdout)["fidelity"] == "W4"
+    assert "3 requests" in passcal("evaluate", file).stdout
+    for setting, told in (
+        ("workload.lanes=[]", "workload.lanes"),
+        ("workload.lanes=[[{isl: 0, osl: 1}]]", "lane 0, turn 0"),
+        ("workload.lane=[]", "workload.lane="),
+    ):
+        result = passcal("evaluate", file, "--set", setting)
+        assert result.exit_code == 2 and told in result.stderr and len(result.stderr.splitlines()) == 1

@@ -148,3 +148,43 @@ def test_a_prefix_oracle_is_checked(passcal, closed, trace, setting, told):
         "replay", trace, "--config", closed, "--set", f"workload={{mode: replay, prefix_oracle: {setting}}}"
     )
     assert result.exit_code == 2 and told in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+def test_requests_parquet(passcal, closed, trace, replayed, tmp_path):
+    """The same rows, with their types."""
+    file = tmp_path / "requests.parquet"
+    assert passcal("replay", trace, "--config", closed, "--requests-parquet", file).exit_code == 0
+    pd.testing.assert_frame_equal(pd.read_parquet(file), replayed.requests())
+
+
+def test_parquet_is_refused_before_any_work_where_nothing_writes_it(passcal, closed, tmp_path, monkeypatch):
+    """With the remedy."""
+    monkeypatch.setattr("passcal.render.find_spec", lambda name: None)
+    result = passcal("replay", "absent.csv", "--config", closed, "--requests-parquet", tmp_path / "out.parquet")
+    assert result.exit_code == 2 and "install passcal[parquet]" in result.stderr
+
+
+def test_the_client_and_the_clock(passcal, closed, trace, tmp_path):
+    """What Python's arguments of the same names do."""
+    file = tmp_path / "requests.csv"
+    clock = ("--max-concurrency", 1, "--time-scale", 0.5, "--start-ms", 0, "--end-ms", 300)
+    result = passcal("replay", trace, "--config", closed, "--requests-csv", file, *clock)
+    rows = [(0.0, 100, 5), (10.0, 200, 3), (400.5, 50, 1)]
+    workload = pc.Workload.replay(rows, max_concurrency=1, time_scale=0.5, start_ms=0, end_ms=300)
+    report = pc.evaluate_replay(
+        workload, pc.Vllm(max_num_seqs=8), pc.LinearTiming((5.0, 0.02, 1e-6), (8.0, 0.05, 2e-6))
+    )
+    pd.testing.assert_frame_equal(pd.read_csv(file), report.requests(), check_dtype=False)
+    told = " ".join(result.stdout.split())
+    for note in ("window of the trace: 2 of 3 requests", "multiplied by 0.5", "wait 17.1 ms at the client"):
+        assert note in told
+
+
+def test_workers(passcal, closed, trace, tmp_path):
+    """Several, behind a router."""
+    file = tmp_path / "requests.csv"
+    deployed = ("--replicas", 2, "--routing", "least_loaded")
+    assert passcal("replay", trace, "--config", closed, "--requests-csv", file, *deployed).exit_code == 0
+    assert pd.read_csv(file)["worker"].tolist() == [0, 1, 0]
+    result = passcal("replay", trace, "--config", closed, "--routing", "by_hand")
+    assert result.exit_code == 2 and "deployment.routing" in result.stderr

@@ -11,6 +11,10 @@ from tests.modes import MODES
 from tests.worlds import CLOCK
 
 ROWS = [(37 + 53 * k % 211, k % 5, 1 + 7 * k % 29) for k in range(60)]
+LANES = [
+    [pc.Turn(isl, osl, think_ms=k % 3 * 17.1, calls=ROWS[k : k + k % 3]) for isl, _, osl in ROWS[k : k + 3]]
+    for k in range(9)
+]
 SENT = [(31.7 * (k // 3), *row) for k, row in enumerate(ROWS)]
 TIGHT = {"num_gpu_blocks": 24, "max_num_seqs": 12, "max_num_batched_tokens": 128, "enable_prefix_caching": False}
 PRESSED = {"max_total_tokens": 500, "ignore_eos": False, "schedule_conservativeness": 0.1, "chunked_prefill_size": 96}
@@ -35,6 +39,8 @@ def questions() -> dict[str, tuple[Any, Any, Any]]:
         asked |= {
             f"closed {lookahead}": (pc.Workload.closed_loop(shapes=ROWS, concurrency=9, requests=80), engine, CLOCK),
             f"replay {lookahead}": (pc.Workload.replay(SENT, ingest_us_per_token=3.6), engine, CLOCK),
+            f"sessions {lookahead}": (pc.Workload.sessions(LANES, stagger_ms=7.0), engine, CLOCK),
+            f"limited {lookahead}": (pc.Workload.replay(SENT, max_concurrency=3), engine, CLOCK),
             f"asked {lookahead}": (pc.Workload.replay(SENT), engine, callbacks()),
             f"cycle {lookahead}": (endless, pc.Vllm(async_scheduling=lookahead, max_num_batched_tokens=1024), CLOCK),
         }

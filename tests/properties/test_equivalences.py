@@ -24,8 +24,11 @@ def test_time_has_no_scale(world: World, k: float):
     slower = pc.LinearTiming(*(tuple(k * c for c in part) for part in (CLOCK.prefill, CLOCK.decode)))
     names = ("turnaround_ms", "ingest_us_per_token", "stagger_ms")
     traffic = {name: k * world.traffic[name] for name in names if name in world.traffic}
-    if not world.closed:
+    if "rows" in world.traffic:
         traffic["rows"] = [(k * row[0], *row[1:]) for row in world.traffic["rows"]]
+    if "lanes" in world.traffic:
+        slow = [[turn | {"think_ms": k * turn["think_ms"]} for turn in lane] for lane in world.traffic["lanes"]]
+        traffic["lanes"] = slow
     scaled, once = times(world.but(traffic, timing=slower).ask()), times(world.ask())
     for name in scaled:
         assert (scaled[name] == once[name] * (1 if name == "preemptions" else k)).all(), name
@@ -41,8 +44,7 @@ def test_a_replay_of_what_a_closed_loop_sent_is_that_closed_loop(world: World):
     assume(not sleeps_on(world.spec))
     loop = world.ask()
     sent = loop.requests()[["dispatch_ms", "isl", "prefix", "osl"]]
-    plane = {name: value for name, value in world.traffic.items() if name in ("turnaround_ms", "ingest_us_per_token")}
-    assert same(loop, pc.evaluate(pc.Workload.replay(sent, **plane), world.spec, world.timing))
+    assert same(loop, pc.evaluate(pc.Workload.replay(sent, **world.plane), world.spec, world.timing))
 
 
 @given(st.integers(1, 900), st.integers(1, 60), st.integers(1, 20), st.booleans())

@@ -11,7 +11,16 @@ import pytest
 import passcal as pc
 
 ROWS = [(0.0, 8, 1, 2), (5.0, 9, 0, 3)]
-SPECS = [pc.Vllm(max_num_seqs=4), pc.Workload.closed_loop(8, 2, 3), pc.Workload.replay(ROWS), pc.Aggregated(pc.Vllm())]
+SPECS = [
+    pc.Vllm(max_num_seqs=4),
+    pc.Workload.closed_loop(8, 2, 3),
+    pc.Workload.replay(ROWS),
+    pc.Workload.replay(ROWS, max_concurrency=2),
+    pc.Workload.sessions([[pc.Turn(8, 2), pc.Turn(9, 3, think_ms=5.0, calls=[(4, 0, 1)])]]),
+    pc.Workload.sessions({"session": ["a", "b"], "isl": [8, 9], "osl": [2, 3]}),
+    pc.Turn(8, 2, calls=[(4, 0, 1)]),
+    pc.Aggregated(pc.Vllm()),
+]
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: type(spec).__name__)
@@ -20,7 +29,8 @@ def test_specs_are_values(spec: Any):
     for other in (copy.deepcopy(spec), pickle.loads(pickle.dumps(spec)), spec.model_copy()):
         assert other == spec
         assert hash(other) == hash(spec)
-    assert spec != spec.model_copy(update={"max_num_seqs": 5, "concurrency": 4, "turnaround_ms": 1.0, "replicas": 2})
+    changed = {"max_num_seqs": 5, "concurrency": 4, "turnaround_ms": 1.0, "replicas": 2, "think_ms": 1.0}
+    assert spec != spec.model_copy(update=changed)
 
 
 @pytest.mark.parametrize("eight", [8, 8.0, np.int32(8), np.float64(8)])

@@ -1,4 +1,4 @@
-"""What a fresh process does: `point` answers one question, `million N` replays N requests and states its peak memory."""
+"""What a fresh process does: `point` answers one question, `million N` replays N requests, `trace NAME N` a trace on N workers, and state their peak memory."""
 
 import json
 import resource
@@ -45,7 +45,14 @@ def million(requests: int) -> dict[str, Any]:
 
 def main(task: str, *arguments: str) -> None:
     """Do one task and print its answer as JSON."""
-    json.dump(point() if task == "point" else million(*map(int, arguments)), sys.stdout)
+    from tools.bench.traces import replayed
+
+    tasks: dict[str, Any] = {
+        "point": point,
+        "million": lambda n: million(int(n)),
+        "trace": lambda k, n: replayed(k, int(n)),
+    }
+    json.dump(tasks[task](*arguments), sys.stdout)
 
 
 if __name__ == "__main__":

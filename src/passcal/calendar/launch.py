@@ -56,7 +56,8 @@ def depart(state: State, k: int, now: float) -> None:
             list_token(state, i, own.busy_ms)
         if held[LAST, j]:
             state.requests[i].done_ms = own.busy_ms
-            outs[k, (own.first_out + own.outs) % outs.shape[1]] = own.busy_ms
+            out = outs[k, (own.first_out + own.outs) % outs.shape[1]]
+            out.out_ms, out.request = own.busy_ms, i
             own.outs += 1
     own.held = 0
 
@@ -79,7 +80,7 @@ def list_token(state: State, i: int, at: float) -> None:
 def next_out(state: State, k: int) -> float:
     """When the next last token of a request comes out of the detokenizer."""
     own = state.launches[k]
-    return 1.0 * state.outs[k, own.first_out] if own.outs > 0 else NEVER
+    return 1.0 * state.outs[k, own.first_out].out_ms if own.outs > 0 else NEVER
 
 
 @jit
@@ -87,6 +88,7 @@ def come_out(state: State, k: int, now: float) -> None:
     """Requests whose last token has come out by now are done for their clients."""
     own, world = state.launches[k], state.world[0]
     while next_out(state, k) <= now:
+        state.gone[world.gone] = state.outs[k, own.first_out].request
         own.first_out = (own.first_out + 1) % state.outs.shape[1]
         own.outs -= 1
         state.ranks[k].outstanding -= 1
@@ -105,6 +107,6 @@ def write(state: State, rank: Any, k: int, out: Any, n: int) -> int:
         out[n], out[n + 1] = held[TOKENS, j], held[LAST, j]
         n += 2
     for j in range(own.outs):
-        out[n] = state.outs[k, (own.first_out + j) % state.outs.shape[1]] - now
+        out[n] = state.outs[k, (own.first_out + j) % state.outs.shape[1]].out_ms - now
         n += 1
     return n

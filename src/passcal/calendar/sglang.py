@@ -13,7 +13,7 @@ from passcal.calendar.sglang_batch import DECODE, EXTEND, HEADER, LISTED, NONE, 
 from passcal.calendar.sglang_decode import decode
 from passcal.core import cycle, radix
 from passcal.core.compiled import jit
-from passcal.core.rank import HELD_NOT, emit, forget, intake, leave
+from passcal.core.rank import HELD_NOT, emit, forget, intake, leave, may_send
 from passcal.core.tables import NOBODY, State
 
 __all__ = ["land", "plan", "write"]
@@ -26,7 +26,7 @@ def plan(state: State, k: int, now: float) -> int:
     After an idle round the recorded engine's clock jumps to its next arrival, if there is one; among several workers nobody waits for it.
     """
     rank, s, world = state.ranks[k], state.sglang[k], state.world[0]
-    jumps = world.workers == 1 and (world.inbox_head != NOBODY or world.unborn > 0)
+    jumps = world.workers == 1 and (world.inbox_head != NOBODY or world.unborn > 0 or may_send(world))
     if rank.index == rank.leader:
         open_round(state, rank, s, jumps)
     if state.sglang[rank.leader].asleep:

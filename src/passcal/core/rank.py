@@ -20,6 +20,7 @@ __all__ = [
     "forget",
     "intake",
     "leave",
+    "may_send",
     "pop",
     "post",
     "push_front",
@@ -46,6 +47,12 @@ def post(state: State, i: int) -> None:
         world.inbox_tail = i
     else:
         sequences[after].before = i
+
+
+@jit
+def may_send(world: Any) -> bool:
+    """Whether a lane has a turn to send, and may."""
+    return world.thinking > 0 and world.open < world.most_open
 
 
 @jit

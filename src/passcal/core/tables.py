@@ -13,11 +13,14 @@ from passcal.core.compiled import table
 
 __all__ = [
     "BLOCK",
+    "BOUNDLESS",
+    "LANE",
     "LAUNCH",
     "LISTS",
     "MARK",
     "NEVER",
     "NODE",
+    "OUT",
     "RANK",
     "REQUEST",
     "RUN",
@@ -28,6 +31,7 @@ __all__ = [
     "STALL",
     "TRTLLM",
     "TRTLLM_LIFE",
+    "TURN",
     "VLLM_LIFE",
     "WORLD",
     "State",
@@ -36,6 +40,7 @@ __all__ = [
 
 NEVER = np.inf
 NOBODY = -1
+BOUNDLESS = 1 << 40  # requests, where lanes may have any number under way
 
 # What was asked and when it happened: one row a request, in dispatch order.
 REQUEST = np.dtype(
@@ -119,6 +124,17 @@ SHAPES = np.dtype(
         ("shared", "i4"),
         ("pinned", "i4"),
         ("most", "i4"),
+    ]
+)
+
+# Sessions: what a row of SHAPES is, and a lane of turns; the rows of a lane stand together, a turn's own request before its calls.
+TURN = np.dtype([("think_ms", "f8"), ("lane", "i4"), ("turn", "i4"), ("call", "i4")])
+LANE = np.dtype(
+    [
+        ("next_ms", "f8"),  # when its next turn is sent, or its last one was
+        ("row", "i8"),  # of SHAPES: the next to send
+        ("end", "i8"),
+        ("open", "i8"),  # requests of the turn under way that are not done
     ]
 )
 
@@ -263,6 +279,9 @@ LAUNCH = np.dtype(
     ]
 )
 
+# A request whose last token has left an engine with launch times, and when it comes out of the detokenizer.
+OUT = np.dtype([("out_ms", "f8"), ("request", "i8")])
+
 LISTS = 8  # lists of rows that a calendar may keep between planning and landing
 
 # One scheduler: its knobs, then its state.
@@ -352,6 +371,10 @@ WORLD = np.dtype(
         ("closed", "i8"),  # 1: a client sends its next request when the last one is done
         ("clients", "i8"),
         ("unborn", "i8"),  # clients that have not sent their first request yet
+        ("lanes", "i8"),  # of sessions
+        ("thinking", "i8"),  # of these, how many have a turn to send and none under way
+        ("most_open", "i8"),  # requests that lanes may have under way in all
+        ("open", "i8"),  # requests that they have
         ("limit", "i8"),  # requests to send in all
         ("sent", "i8"),
         ("logging", "i8"),  # 0: nothing is kept of what is done, and rows of requests are used again
@@ -408,7 +431,11 @@ class State(NamedTuple):
     runs: Any  # RUN[n]
     stalls: Any  # STALL[n]
     ranks: Any  # RANK[ranks]
-    shapes: Any  # SHAPES[n], dealt in dispatch order
+    shapes: Any  # SHAPES[n], dealt in dispatch order, or sent by lanes
+    turns: Any  # TURN[n], beside them, or [1]
+    lanes: Any  # LANE[n], or [1]
+    thinking: Any  # i8[lanes], a binary heap of those that have a turn to send
+    origins: Any  # i8[n], the row of `turns` that a request was sent for
     forms: Any  # FORM[stages]
     captured: Any  # i8[stages, n], padded row counts
     shape: Any  # SHAPE[1], of the plan being priced
@@ -434,7 +461,7 @@ class State(NamedTuple):
     trtllm_lives: Any  # TRTLLM_LIFE[n], or [1]
     vllm_lives: Any  # VLLM_LIFE[n], or [1]
     launches: Any  # LAUNCH[ranks], or [1]
-    outs: Any  # f8[ranks, n], a ring: when last tokens come out of the detokenizer
+    outs: Any  # OUT[ranks, n], a ring in the detokenizer's order
     marks: Any  # MARK[2], of the kept state and of the one that repeated it
     kept: Any
     fresh: Any

@@ -3,8 +3,8 @@
 from typing import Any
 
 from passcal.core.compiled import jit
-from passcal.core.rank import post
 from passcal.core.tables import NEVER, NOBODY, State
+from passcal.sources.asking import ask
 
 __all__ = ["born", "next_birth", "send"]
 
@@ -22,17 +22,8 @@ def send(state: State, dispatch: float) -> None:
     else:
         i = world.spare
         world.spare = state.sequences[i].after
-    request, s, shape = state.requests[i], state.sequences[i], state.shapes[world.dealt]
+    ask(state, i, 1 * world.dealt, dispatch)
     world.dealt = (world.dealt + 1) % len(state.shapes)
-    request.dispatch_ms = dispatch
-    request.visible_ms = dispatch + world.turnaround_ms + shape.isl * world.ingest_ms
-    request.admitted_ms = request.first_ms = request.done_ms = -1.0
-    request.isl, request.prefix, request.osl, request.most = shape.isl, shape.prefix, shape.osl, shape.most
-    request.group, request.shared, request.pinned = shape.group, shape.shared, shape.pinned
-    request.preemptions, request.cached = 0, 0
-    s.computed, s.generated, s.given, s.reached = 0, 0, 0, 0
-    s.after, s.before, s.slot = NOBODY, NOBODY, NOBODY
-    post(state, i)
 
 
 @jit

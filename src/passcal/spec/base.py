@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from passcal.errors import SpecError, Unsupported
 
-__all__ = ["Count", "Duration", "Flag", "Fraction", "Share", "Spec", "Tokens", "one_line"]
+__all__ = ["Count", "Duration", "Flag", "Fraction", "Share", "Spec", "Tokens", "one_line", "real"]
 
 
 def whole(value: Any) -> Any:

@@ -7,7 +7,18 @@ import numpy as np
 
 from passcal.errors import SpecError
 
-__all__ = ["ASKED", "REPLAY_COLUMNS", "Rows", "check_lengths", "replay_columns", "shape_rows", "whole_column"]
+__all__ = [
+    "ASKED",
+    "REPLAY_COLUMNS",
+    "SHAPE_KEYS",
+    "Rows",
+    "asked_columns",
+    "check_lengths",
+    "replay_columns",
+    "shape_row",
+    "shape_rows",
+    "whole_column",
+]
 
 MOST = 2**31 - 1
 ASKED = ("isl", "prefix", "osl", "group", "shared", "pinned", "most")  # what a request asks for, as stored
@@ -58,16 +69,8 @@ def shape_rows(rows: Any) -> Rows:
     listed = [shape_row(row, k) for k, row in enumerate(rows)]
     if not listed:
         raise SpecError("shapes=[]: there must be at least one row (isl, osl); add one")
-    columns = list(zip(*listed, strict=True))
-    isl, prefix, osl = (
-        whole_column(list(column), name, "shapes row ") for column, name in zip(columns, SHAPE_KEYS[:3], strict=False)
-    )
-    check_lengths(isl, prefix, osl, "shapes row ")
-    group, shared = prefix_groups(columns[3], columns[4], len(listed), "shapes row ")
-    pinned = pinned_ranks(columns[5], len(listed), "shapes row ")
-    most = outputs_reckoned_with(columns[6], osl, "shapes row ")
-    lists = (column.tolist() for column in (isl, prefix, osl, group, shared, pinned, most))
-    return tuple(zip(*lists, strict=True))
+    columns = asked_columns(dict(zip(SHAPE_KEYS, zip(*listed, strict=True), strict=True)), "shapes row ")
+    return tuple(zip(*(column.tolist() for column in columns.values()), strict=True))
 
 
 def shape_row(row: Any, at: int) -> tuple[Any, ...]:
@@ -122,16 +125,21 @@ def replay_columns(rows: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         raise SpecError(
             f"replay row {at}: dispatch_ms={dispatch[at]}: must not be negative; shift the clock to start at 0"
         )
-    isl, osl = (whole_column(given[name], name, "replay row ") for name in ("isl", "osl"))
-    prefix = whole_column(given.get("prefix", np.zeros(len(isl), np.int64)), "prefix", "replay row ")
-    group, shared = prefix_groups(given.get("prefix_group"), given.get("prefix_len"), len(isl), "replay row ")
-    pinned = pinned_ranks(given.get("data_parallel_rank"), len(isl), "replay row ")
-    if not len(dispatch) == len(isl) == len(osl) == len(prefix) == len(group) == len(pinned):
+    if any(np.shape(values) != dispatch.shape for values in given.values()):
         raise SpecError("replay: columns differ in length; give every row all its values")
-    check_lengths(isl, prefix, osl, "replay row ")
-    most = outputs_reckoned_with(given.get("max_tokens"), osl, "replay row ")
-    lengths = dict(zip(ASKED, (isl, prefix, osl, group, shared, pinned, most), strict=True))
-    return {"dispatch_ms": dispatch, **lengths}, notes
+    return {"dispatch_ms": dispatch, **asked_columns(given, "replay row ")}, notes
+
+
+def asked_columns(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What requests ask for, as stored (ASKED), from columns of one length by SHAPE_KEYS; checked."""
+    isl, osl = (whole_column(given[name], name, where) for name in ("isl", "osl"))
+    count = len(isl)
+    prefix = whole_column(given["prefix"], "prefix", where) if "prefix" in given else np.zeros(count, np.int64)
+    group, shared = prefix_groups(given.get("prefix_group"), given.get("prefix_len"), count, where)
+    pinned = pinned_ranks(given.get("data_parallel_rank"), count, where)
+    check_lengths(isl, prefix, osl, where)
+    most = outputs_reckoned_with(given.get("max_tokens"), osl, where)
+    return dict(zip(ASKED, (isl, prefix, osl, group, shared, pinned, most), strict=True))
 
 
 def prefix_groups(groups: Any, lengths: Any, count: int, where: str) -> tuple[Any, Any]:
@@ -169,8 +177,6 @@ def outputs_reckoned_with(most: Any, osl: Any, where: str) -> Any:
     if most is None:
         return osl
     listed = np.asarray(most, object).tolist()
-    if len(listed) != len(osl):
-        raise SpecError("max_tokens: differs in length from osl; give every row all its values")
     filled = [o if m is None or m != m or str(m) == "<NA>" else m for m, o in zip(listed, osl.tolist(), strict=True)]
     column = whole_column(filled, "max_tokens", where)
     if (column < osl).any():

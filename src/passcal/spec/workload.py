@@ -7,11 +7,13 @@ import numpy as np
 from pydantic import field_validator, model_validator
 
 from passcal.spec.base import Count, Duration, Spec
+from passcal.spec.clock import on_clock
 from passcal.spec.lengths import Lengths, lengths_or_rows
 from passcal.spec.rows import ASKED, REPLAY_COLUMNS, Rows, replay_columns, shape_rows
 
 if TYPE_CHECKING:
     from passcal.spec.open_loop import OpenLoop
+    from passcal.spec.sessions import Sessions
 
 __all__ = ["ClosedLoop", "Replay", "Workload"]
 
@@ -19,7 +21,7 @@ ARRIVALS = np.dtype([("dispatch_ms", "f8"), *((name, "i8") for name in ASKED)])
 
 
 class Workload(Spec):
-    """Who sends what. Make one with `Workload.closed_loop`, `.open_loop` or `.replay`.
+    """Who sends what. Make one with `Workload.closed_loop`, `.open_loop`, `.replay` or `.sessions`.
 
     Attributes:
         turnaround_ms: from dispatch to the scheduler's door; a client's think time belongs here too.
@@ -117,7 +119,16 @@ class Workload(Spec):
         return OpenLoop(**given)
 
     @staticmethod
-    def replay(rows: Any, *, turnaround_ms: float = 0.0, ingest_us_per_token: float = 0.0) -> "Replay":
+    def replay(
+        rows: Any,
+        *,
+        max_concurrency: int | None = None,
+        time_scale: float = 1.0,
+        start_ms: float | None = None,
+        end_ms: float | None = None,
+        turnaround_ms: float = 0.0,
+        ingest_us_per_token: float = 0.0,
+    ) -> "Replay":
         """Requests sent at given times.
 
         Args:
@@ -126,13 +137,47 @@ class Workload(Spec):
                 that a request is pinned to), `max_tokens` (outputs that the engine reckons with; above osl a stop token ends the request, which
                 no plan foresees), or an iterable of rows (dispatch_ms, isl, osl) or (dispatch_ms, isl, prefix, osl). Unsorted rows are
                 sorted, with a note.
+            max_concurrency: requests that the client has under way at most: one whose time has come waits there, first come first served,
+                and is dispatched when another is done; None: all are sent at their times.
+            time_scale: all times are multiplied by it: 0.5 sends twice as many a second.
+            start_ms, end_ms: only rows dispatched from `start_ms` on and before `end_ms`, by the trace's own clock, are sent.
             turnaround_ms: from dispatch to the scheduler's door.
             ingest_us_per_token: what each prompt token adds on that way.
 
         Raises:
             SpecError: an empty input or a row out of range, named by its position.
         """
-        return Replay(rows=rows, turnaround_ms=turnaround_ms, ingest_us_per_token=ingest_us_per_token)
+        whole = Replay(
+            rows=rows,
+            max_concurrency=max_concurrency,
+            turnaround_ms=turnaround_ms,
+            ingest_us_per_token=ingest_us_per_token,
+        )
+        part, notes = on_clock(whole.rows, time_scale, start_ms, end_ms)
+        return whole.model_copy(update={"rows": part, "notes": (*whole.notes, *notes)})
+
+    @staticmethod
+    def sessions(
+        lanes: Any, *, stagger_ms: float = 0.0, turnaround_ms: float = 0.0, ingest_us_per_token: float = 0.0
+    ) -> "Sessions":
+        """Sessions of turns, each turn sent when the one before is done and its think time is over; arrivals are an output.
+
+        Args:
+            lanes: a list of sessions, each a list of `pc.Turn` (or mappings of its fields); or, for large inputs, a pandas frame or mapping
+                of columns `session`, `isl`, `osl` and optionally `turn` (absent: rows of a session in their order), `call` (0: the turn's
+                own request, higher ones go out with it), `think_ms`, and what a replay may have.
+            stagger_ms: session k starts at k * stagger_ms, and sends its first turn that turn's think time later.
+            turnaround_ms: from dispatch to the scheduler's door.
+            ingest_us_per_token: what each prompt token adds on that way.
+
+        Raises:
+            SpecError: an empty input or a turn out of range, named by its position.
+        """
+        from passcal.spec.sessions import Sessions
+
+        return Sessions(
+            rows=lanes, stagger_ms=stagger_ms, turnaround_ms=turnaround_ms, ingest_us_per_token=ingest_us_per_token
+        )
 
 
 class ClosedLoop(Workload):
@@ -150,10 +195,11 @@ class ClosedLoop(Workload):
 
 
 class Replay(Workload):
-    """Requests at given times; see `Workload.replay`. `rows` is a read-only structured array sorted by dispatch."""
+    """Requests at given times; see `Workload.replay`. `rows` is a read-only structured array sorted by dispatch, in its window."""
 
     Columns: ClassVar[tuple[str, ...]] = REPLAY_COLUMNS
     rows: Any
+    max_concurrency: Count | None = None
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="before")
@@ -172,12 +218,12 @@ class Replay(Workload):
         return {**values, "rows": table, "notes": (*values.get("notes", ()), *notes)}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Replay) and self.plane == other.plane and np.array_equal(self.rows, other.rows)
+        return isinstance(other, Replay) and self.scalars == other.scalars and np.array_equal(self.rows, other.rows)
 
     def __hash__(self) -> int:
-        return hash((self.plane, self.rows.tobytes()))
+        return hash((self.scalars, self.rows.tobytes()))
 
     @property
-    def plane(self) -> tuple[float, float]:
-        """(turnaround_ms, ingest_us_per_token)."""
-        return self.turnaround_ms, self.ingest_us_per_token
+    def scalars(self) -> tuple[Any, ...]:
+        """(turnaround_ms, ingest_us_per_token, max_concurrency)."""
+        return self.turnaround_ms, self.ingest_us_per_token, self.max_concurrency
