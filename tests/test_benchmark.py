@@ -192,6 +192,28 @@ def test_a_replay_is_its_own_benchmark():
         report.benchmark(50)
 
 
+def test_a_limit_with_a_rate_keeps_requests_at_the_client():
+    """As a replay whose client has the limit; TTFT counts from the send, or from when a request was due."""
+    report = pc.evaluate_replay(TRACE, ENGINES["budget"], CLOCK)
+    limited = pc.evaluate_replay(TRACE.model_copy(update={"max_concurrency": 3}), ENGINES["budget"], CLOCK)
+    run = report.benchmark(max_concurrency=3)
+    assert run.requests().equals(limited.requests()) and run.peak_concurrency == 3
+    assert run.client_queue_ms.max > 0
+    with_queue = report.benchmark(max_concurrency=3, include_client_queue=True)
+    assert with_queue.ttft_ms.mean == pytest.approx(run.ttft_ms.mean + run.client_queue_ms.mean)
+
+
+def test_an_open_loop_under_a_limit():
+    """A benchmark at a rate above what the limit lets through becomes a closed loop of so many clients."""
+    loop = pc.Workload.open_loop(isl=200, osl=20, rate_per_s=1.0)
+    report = pc.evaluate_open_loop(loop, ENGINES["budget"], CLOCK)
+    free, held = report.benchmark(200), report.benchmark(200, max_concurrency=1)
+    assert held.peak_concurrency == 1 < free.peak_concurrency
+    assert held.client_queue_ms.mean > 0 == free.client_queue_ms.max
+    service = pc.evaluate_closed_loop(pc.Workload.closed_loop(isl=200, osl=20, concurrency=1), ENGINES["budget"], CLOCK)
+    assert held.e2e_ms.quantile(0.5) == pytest.approx(service.e2e_ms.mean)
+
+
 def test_nothing_to_say_of_one_token_outputs():
     """vLLM and GuideLLM print 0, aiperf prints nothing."""
     run = pc.evaluate_replay(pc.Workload.replay([(0.0, 9, 1), (5.0, 9, 1)]), pc.Vllm(), CLOCK).benchmark()

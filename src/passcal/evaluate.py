@@ -70,12 +70,14 @@ def evaluate(
         return report_open_loop(workload, deployment, timing, stop)
     parts = tuple(measure(with_stagger(workload, stagger), deployment, timing, stop) for stagger in staggers)
 
-    def again(requests: int | None, other: str | None) -> Report:
+    def again(requests: int | None = None, start: Start = "burst", max_concurrency: int | None = None) -> Report:
+        if max_concurrency is not None:
+            return evaluate(held_back(workload, max_concurrency), deployment, timing, stop=Drained())
         if requests is not None:
             assert isinstance(workload, ClosedLoop)
             shorter = workload.model_copy(update={"requests": requests})
             return evaluate(shorter, deployment, timing, stop=Drained())
-        return evaluate(workload, deployment, timing, stop=stop, start="spread" if other == "spread" else "burst")
+        return evaluate(workload, deployment, timing, stop=stop, start=start)
 
     notes = workload.notes if isinstance(workload, Replay) else ()
     return Report(
@@ -165,12 +167,16 @@ def report_open_loop(workload: OpenLoop, deployment: Aggregated, timing: TimingM
     window = stop if isinstance(stop, Window) else Window()
     found = answer_open_loop(workload, lambda asked, until: measure(asked, deployment, timing, until), window)
 
-    def report(part: Measured, notes: tuple[str, ...] = ()) -> Report:
+    def report(part: Measured, notes: tuple[str, ...] = (), due: Any = None) -> Report:
         told, most = fidelity(workload), found.capacity_per_s
-        return Report((part,), timing, closed=False, fidelity=told, again=again, notes=notes, capacity_per_s=most)
+        kept: dict[str, Any] = {"closed": False, "fidelity": told, "again": again, "capacity_per_s": most}
+        return Report((part,), timing, notes=notes, arrivals_ms=due, **kept)
 
-    def again(requests: int | None, _: str | None) -> Report:
-        return report(measure(arrivals(workload, requests or 1), deployment, timing, Drained()))
+    def again(requests: int, max_concurrency: int | None = None) -> Report:
+        sent: Workload = arrivals(workload, requests)
+        if max_concurrency is not None:
+            sent = held_back(sent, max_concurrency)
+        return report(measure(sent, deployment, timing, Drained()), due=due_ms(sent))
 
     return report(found.measured, found.notes)
 
@@ -190,6 +196,19 @@ def measure(workload: Workload, deployment: Aggregated, timing: TimingModel, sto
         return stop.measure(assemble(workload, deployment, timing))
     except IdentitiesNeeded:
         return stop.measure(assemble(workload, deployment, timing, identities=True))
+
+
+def held_back(workload: Workload, most: int) -> Workload:
+    """The same requests from a client that has at most so many out.
+
+    Raises:
+        SpecError: sessions, whose turns wait for each other already.
+    """
+    if not isinstance(workload, Replay):
+        raise SpecError(
+            f"benchmark: max_concurrency={most}: sessions wait for their own answers; leave it out, or give fewer lanes"
+        )
+    return workload.model_copy(update={"max_concurrency": min(most, workload.max_concurrency or most)})
 
 
 def due_ms(workload: Workload) -> Any:

@@ -48,7 +48,7 @@ class Report:
         *,
         closed: bool,
         fidelity: str,
-        again: Callable[[int | None, str | None], Report],
+        again: Callable[..., Report],
         notes: tuple[str, ...] = (),
         arrivals_ms: Any = None,
         capacity_per_s: float = float("nan"),
@@ -238,7 +238,8 @@ class Report:
         Args:
             requests: how many are sent, the warm-up among them; None: as many as this finite run sent.
             warmup: the first so many are sent, and left out of every figure.
-            max_concurrency: the tool's limit on requests out at a time; one that this run never reaches changes nothing, a lower one is refused.
+            max_concurrency: the tool's limit on requests out at a time: who is due while so many are out waits at the client. For clients of a
+                closed loop, whose number is that limit, a lower one is refused.
             include_client_queue: count TTFT and E2E from when a request was due, not from when its client sent it.
 
         Raises:
@@ -246,7 +247,7 @@ class Report:
         """
         from passcal.benchmark import Benchmark, counted
 
-        run = self._finite(requests)
+        run = self._finite(requests, max_concurrency)
         return Benchmark(
             counted(run._parts[0], warmup, max_concurrency),
             run._timing,
@@ -259,12 +260,15 @@ class Report:
             labels=run._labels,
         )
 
-    def _finite(self, requests: int | None) -> Report:
-        """The run of this many requests."""
+    def _finite(self, requests: int | None, max_concurrency: int | None) -> Report:
+        """The run of this many requests, of which clients that do not wait for each other have at most so many out."""
+        if max_concurrency is not None:
+            require_whole("benchmark: max_concurrency", max_concurrency, 1)
+        limit = None if self._closed else max_concurrency
         if requests is not None:
             require_whole("benchmark: requests", requests, 1)
             if self._closed or self.window.kind != "drained":
-                return self._again(int(requests), None)
+                return self._again(requests=int(requests), max_concurrency=limit)
         if self.window.kind != "drained":
             raise SpecError("benchmark: these clients go on for ever; say how many requests they send, as requests=200")
         sent = self.window.requests
@@ -272,7 +276,7 @@ class Report:
             raise SpecError(
                 f"benchmark: requests={requests}: this replay sends {sent}; replay the rows that you want instead"
             )
-        return self
+        return self if limit is None else self._again(requests=sent, max_concurrency=limit)
 
     def anchored(self, *, throughput_per_s: float, tpot_ms: float) -> Anchored:
         """TTFT moved to where Little's identity puts its mean with measured figures; see `anchor.Anchored`.
@@ -299,7 +303,7 @@ class Report:
             return ()
         found: list[Attractor] = []
         for start in ("burst", "spread"):
-            other = self._again(None, start)
+            other = self._again(start=start)
             new = Attractor(start, other.ttft_ms.mean, other.throughput_per_s)
             if all(abs(new.ttft_mean_ms / old.ttft_mean_ms - 1) > 1e-6 for old in found):
                 found.append(new)
