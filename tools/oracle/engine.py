@@ -73,6 +73,12 @@ class Scheduler(Protocol):
     def idle(self) -> bool:
         """A plan was empty with nothing under way; say whether to ask again, which waits for an arrival if one comes."""
 
+    def outputs(self, request: Request) -> int:
+        """The outputs that a request will have."""
+
+    def let_go(self, request: Request) -> None:
+        """D5: a request that was done, and held for a transfer, has been read."""
+
 
 class Alone:
     """What to say for a scheduler that has no group and no host that counts, and whose plans depend on neither."""
@@ -81,6 +87,10 @@ class Alone:
     ranks_by_tokens = False
     idle_shape: Shape | None = None
     host_times: Launch | HostLoop | None = None
+
+    def outputs(self, request: Request) -> int:
+        """All that it asks for."""
+        return request.lengths.osl
 
     def look(self, step: int, flying: list[Row]) -> None:
         """Nothing to see."""
@@ -114,6 +124,7 @@ class Worker:
         on_done: Callable[[Request], None],
     ) -> None:
         self.passes: list[Pass] = []
+        self.on_chunk: Callable[[Request, int], None] | None = None  # hears of tokens computed without an output (D4)
         self.ranks, self.timing, self.clock, self.on_done = ranks, timing, clock, on_done
         self.first = index * len(ranks)  # the engine number of rank 0
         self.step = 0
@@ -125,6 +136,12 @@ class Worker:
         """A request became visible; an idle group looks at it at once, an idle rank of a busy one waits (E1)."""
         self.ranks[rank].arrive(request)
         if self.may_start(rank):
+            self.wake()
+
+    def let_go(self, request: Request) -> None:
+        """D5: what a request held is free; an idle group looks at once whether that helps anybody."""
+        self.ranks[request.rank].let_go(request)
+        if self.may_start(request.rank):
             self.wake()
 
     def may_start(self, rank: int) -> bool:
@@ -206,6 +223,9 @@ class Worker:
             for row in mine:
                 for _ in range(row.emits):
                     self.clock.at(at_ms, Kind.TOKEN, self.emit, rank, row.request, place=self.first + rank)
+                if self.on_chunk and not row.emits:
+                    end = row.past + row.new
+                    self.clock.at(at_ms, Kind.TOKEN, self.on_chunk, row.request, end, place=self.first + rank)
 
     def emit(self, rank: int, request: Request) -> None:
         """An output appears, and its client has it."""

@@ -16,6 +16,14 @@ class State(Enum):
     DONE = auto()
 
 
+class Hold(Enum):
+    """D5: what a request that goes over to another stage keeps at its source until it is there."""
+
+    NONE = "none"
+    BLOCKS = "blocks"
+    BLOCKS_AND_SEAT = "blocks_and_seat"
+
+
 @dataclass(frozen=True, slots=True)
 class Lengths:
     """What a client asks for, in tokens, and the rank that it insists on; `osl` outputs are what it gets."""
@@ -57,6 +65,8 @@ class Request:
     rank: int = 0
     decoding: bool = False  # its last row emitted, so decode rows are all that is left
     decode_rows: int = 0  # such rows so far
+    hold: Hold = Hold.NONE
+    handed_over: bool = False  # it comes with its KV, from another stage
 
     @property
     def known(self) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from tools.oracle.disaggregated import Disaggregated, read_disaggregated
 from tools.oracle.errors import ScenarioError
 from tools.oracle.fields import Fields
 from tools.oracle.requests import Lengths
@@ -85,6 +86,7 @@ class Scenario:
     timing: Timing
     replicas: int = 1
     routing: str = "round_robin"
+    disaggregated: Disaggregated | None = None
 
 
 def read_scenario(value: object) -> Scenario:
@@ -99,12 +101,15 @@ def read_scenario(value: object) -> Scenario:
     return Scenario(name, backend, engine, workload, timing, *read_deployment(deployment))
 
 
-def read_deployment(value: object) -> tuple[int, str]:
-    """Parse how many workers there are, and how requests are placed."""
-    fields = Fields(value, "deployment")
-    replicas, routing = fields.whole("replicas", 1, low=1), fields.choice("routing", tuple(ROUTERS), "round_robin")
+def read_deployment(value: object) -> tuple[int, str, Disaggregated | None]:
+    """Parse how many workers there are, and how requests are placed; or the two stages."""
+    fields, replicas, routing, apart = Fields(value, "deployment"), 1, "round_robin", None
+    if fields.choice("kind", ("aggregated", "disaggregated"), "aggregated") == "disaggregated":
+        apart = read_disaggregated(fields)
+    else:
+        replicas, routing = fields.whole("replicas", 1, low=1), fields.choice("routing", tuple(ROUTERS), "round_robin")
     fields.close()
-    return replicas, routing
+    return replicas, routing, apart
 
 
 def read_workload(value: object) -> Workload:

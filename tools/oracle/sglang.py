@@ -1,5 +1,6 @@
 """SGLang's scheduler, one method a rule: rounds, joining, decoding, retraction. The ids are those of the clauses."""
 
+from collections import deque
 from collections.abc import Sequence
 
 from tools.oracle.engine import Alone, HostLoop
@@ -20,6 +21,7 @@ class SglangScheduler(SglangAdmission, Alone):
         self.last: list[Request] = []  # requests of the last pass, if it had prefill
         self.deferrals = 0  # rounds to come without a prefill
         self.deferred = False  # whether the last round was one
+        self.arrived: deque[Request] = deque()  # hand-offs that wait for a slot
 
     # What the engine asks of a scheduler.
 
@@ -41,7 +43,7 @@ class SglangScheduler(SglangAdmission, Alone):
     def arrive(self, request: Request) -> None:
         """S1: requests wait first come, first served."""
         request.state = State.WAITING
-        self.queue.append(request)
+        (self.arrived if request.handed_over else self.queue).append(request)
 
     def lead(self, ranks: Sequence["SglangScheduler"]) -> None:
         """S14, S18: the counter is the group's: the last pass with prefill, of whichever rank, set it."""
@@ -56,6 +58,8 @@ class SglangScheduler(SglangAdmission, Alone):
         self.drop_finished()
         self.deferred = self.defers()
         rows = [] if self.deferred else self.plan_prefill()
+        if not rows:
+            self.seat_arrived()
         return rows or self.plan_decode()
 
     def receive(self, request: Request, now_ms: float) -> bool:
@@ -124,8 +128,15 @@ class SglangScheduler(SglangAdmission, Alone):
     def finish(self, request: Request) -> None:
         """S15: all stored tokens go to the tree, and what is its own returns."""
         self.publish(request, request.computed)
-        self.release(request)
+        self.part(request)
         request.state = State.DONE
+
+    def seat_arrived(self) -> None:
+        """D10: hand-offs run from this round on, if whoever waits to resume cannot, and a slot is free (S4, S5)."""
+        while self.arrived and self.slots() > 0:
+            request = self.arrived.popleft()
+            request.state = State.RUNNING
+            self.running.append(request)
 
     def publish_prompt(self, request: Request) -> None:
         """S15: once, with the first output since its admission."""

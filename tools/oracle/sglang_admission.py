@@ -5,7 +5,7 @@ from enum import Enum, auto
 
 from tools.oracle.radix import Node
 from tools.oracle.requests import Request, State
-from tools.oracle.sglang_memory import SglangMemory
+from tools.oracle.sglang_staging import SglangStaging
 
 CLIP = 4096
 LPM_LIMIT = 128  # waiting requests up to which a queue is sorted or touched
@@ -32,12 +32,11 @@ class Prefill:
     entries: list[tuple[int, int]] | None = None  # S9: outputs left and tokens held
 
 
-class SglangAdmission(SglangMemory):
+class SglangAdmission(SglangStaging):
     """A queue, the running requests, one partial prompt, and a flag that blocks admission."""
 
     def __init__(self, engine: object) -> None:
         super().__init__(engine)
-        self.queue: list[Request] = []
         self.running: list[Request] = []
         self.partial: Request | None = None
         self.full = False
@@ -148,8 +147,8 @@ class SglangAdmission(SglangMemory):
                 break
 
     def slots(self) -> int:
-        """S5: leavers still hold theirs (S4)."""
-        return self.running_limit() - len(self.running)
+        """S5: leavers still hold theirs (S4). D5, D7: held ones too, and there may be a cap."""
+        return min(self.running_limit(), self.seat_cap) - len(self.running) - self.seats_held
 
     def is_exhausted(self, plan: Prefill) -> bool:
         """S7: max_prefill_tokens is soft: only exhaustion stops."""

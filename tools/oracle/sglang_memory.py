@@ -20,6 +20,12 @@ class Holding:
     shared: int
     own: int = 0
     published: bool = False  # its prompt's result was processed
+    reserved: int = 0  # tokens that it holds at least (D6)
+
+    @property
+    def total(self) -> int:
+        """Tokens of all its pages."""
+        return self.shared + self.own
 
 
 class SglangMemory:
@@ -110,7 +116,8 @@ class SglangMemory:
 
     def store(self, request: Request) -> None:
         """S15: at planning, hold whole pages for all stored tokens."""
-        self.set_own(request, self.ceil(request.computed) - self.holdings[request].shared)
+        holding = self.holdings[request]
+        self.set_own(request, max(self.ceil(request.computed), holding.reserved) - holding.shared)
 
     def set_own(self, request: Request, own: int) -> None:
         """Change what a request holds beside the tree."""
@@ -146,9 +153,9 @@ class SglangMemory:
         self.reserve(sum(new + (page if page > 1 else 0) for _, new in shares))
 
     def decode_need(self, rows: list[Request]) -> int:
-        """S12: a page for each row whose last one is full."""
-        page = self.options.page_size
-        return page * sum(request.computed % page == 0 for request in rows)
+        """S12: a page for each row whose last one is full; D6: what was reserved is there."""
+        lacking = sum(self.ceil(request.computed + 1) > self.holdings[request].total for request in rows)
+        return self.options.page_size * lacking
 
     def decode_fits(self, rows: list[Request]) -> bool:
         """S12: whether the rows' next tokens fit, the tree evicted for them."""

@@ -1,13 +1,15 @@
 """A scenario in, the time of every token out."""
 
 from tools.oracle.clients import Dispatcher, make_clients
-from tools.oracle.deployment import Deployment, Parts, deploy
+from tools.oracle.deployment import Deployment, Parts
 from tools.oracle.engine import Pass, Scheduler, Worker
 from tools.oracle.errors import Stalled
 from tools.oracle.events import Clock
 from tools.oracle.requests import Request, State
 from tools.oracle.routing import Router
 from tools.oracle.scenario import read_scenario
+from tools.oracle.stages import build
+from tools.oracle.tandem import Tandem
 
 
 def simulate(
@@ -24,13 +26,9 @@ def simulate(
     is not modelled or holds a request that can never run, and Stalled if a run cannot end.
     """
 
-    def done(request: Request) -> None:
-        deployment.done(request)
-        clients.done(request)
-
     asked = read_scenario(scenario)
     clock = Clock()
-    deployment = deploy(asked, clock, done, Parts(scheduler, worker, router))
+    deployment = build(asked, clock, lambda request: clients.done(request), Parts(scheduler, worker, router))
     dispatcher = Dispatcher(asked.workload.plane, clock, deployment.deliver)
     clients = make_clients(asked.workload, clock, dispatcher)
     clients.start()
@@ -45,7 +43,7 @@ def simulate(
     }
 
 
-def request_answer(request: Request, deployment: Deployment) -> dict:
+def request_answer(request: Request, deployment: Deployment | Tandem) -> dict:
     """What the scenario language wants to know of a request."""
     return {
         "request": request.number,
@@ -59,6 +57,7 @@ def request_answer(request: Request, deployment: Deployment) -> dict:
         "osl": request.lengths.osl,
         "cached": request.cached,
         "preemptions": request.preemptions,
+        **deployment.stages(request),
         "token_ms": request.token_ms,
     }
 

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 
 from tools.oracle.engine import Alone
 from tools.oracle.errors import ScenarioError
-from tools.oracle.kv import BlockPool
 from tools.oracle.requests import Lengths, OutputRow, PromptRow, Request, Row, State
 from tools.oracle.timing import Shape
-from tools.oracle.trtllm_budget import Shares, TrtllmBudget
+from tools.oracle.trtllm_budget import Shares
+from tools.oracle.trtllm_staging import TrtllmStaging
 
 
-class TrtllmScheduler(TrtllmBudget, Alone):
+class TrtllmScheduler(TrtllmStaging, Alone):
     """Seated requests in arrival order; each plan asks capacity who may go, then deals one token budget.
 
     A seated request is fresh (no blocks), partial, a row, or a leaver, whose last output is in flight. `computed`
@@ -21,8 +21,6 @@ class TrtllmScheduler(TrtllmBudget, Alone):
     def __init__(self, engine: object) -> None:
         super().__init__(engine)
         self.queue: deque[Request] = deque()
-        self.active: list[Request] = []
-        self.pool = BlockPool(self.usable_blocks())
         self.prompts: Shares = []  # of the plan in the making, and the rows
         self.rows: list[Request] = []
 
@@ -115,14 +113,14 @@ class TrtllmScheduler(TrtllmBudget, Alone):
             self.active.append(request)
 
     def has_seat(self) -> bool:
-        """T8: leavers still hold theirs."""
-        return len(self.active) < self.options.max_batch_size
+        """T8: leavers still hold theirs. D5, D7: held ones too, and there may be a cap."""
+        return len(self.active) + self.seats_held < min(self.options.max_batch_size, self.seat_cap)
 
     def finish(self, request: Request) -> None:
         """T8: seat and blocks return when the last pass is processed."""
         self.active.remove(request)
         request.state = State.DONE
-        self.free(request)
+        self.part(request)
 
     # T1 to T3, T12: capacity.
 
@@ -146,7 +144,7 @@ class TrtllmScheduler(TrtllmBudget, Alone):
 
     def total_blocks(self, request: Request) -> int:
         """T1: the full output counts, as far as it may go, though the last one is never stored."""
-        return self.cover(request.lengths.isl + request.lengths.limit)
+        return self.longest(request.lengths)
 
     def keep_prompts(self, room: float) -> list[Request]:
         """T1: prompts in list order, partial and fresh alike; the first misfit ends the scan."""
@@ -240,23 +238,5 @@ class TrtllmScheduler(TrtllmBudget, Alone):
         return row
 
     def row_blocks(self, request: Request) -> int:
-        """T11: one when the stored tokens fill whole blocks."""
-        return int(request.computed % self.options.tokens_per_block == 0)
-
-    def usable_blocks(self) -> int | None:
-        """All whole blocks of the memory; no limit, if the scenario has none."""
-        tokens = self.options.max_tokens_in_kv
-        return None if tokens is None else tokens // self.options.tokens_per_block
-
-    def cover(self, tokens: int) -> int:
-        """Blocks that hold so many tokens."""
-        return -(-tokens // self.options.tokens_per_block)
-
-    def take(self, request: Request, count: int) -> None:
-        """T11: blocks move at launch."""
-        request.blocks += [self.pool.take() for _ in range(count)]
-
-    def free(self, request: Request) -> None:
-        """T8, T12: all blocks of a request return together."""
-        self.pool.release(request.blocks)
-        request.blocks = []
+        """T11: one when the stored tokens fill whole blocks; D6: a hand-off may have it already."""
+        return int(self.cover(request.computed + 1) > len(request.blocks))

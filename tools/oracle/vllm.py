@@ -1,6 +1,5 @@
 """vLLM's scheduler, one method a rule. The ids (V1, V2, ...) are those of the engine clauses."""
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -8,7 +7,7 @@ from tools.oracle.engine import Alone, Launch
 from tools.oracle.errors import ScenarioError
 from tools.oracle.kv import Block
 from tools.oracle.requests import Lengths, Request, Row, State
-from tools.oracle.vllm_memory import VllmMemory
+from tools.oracle.vllm_staging import VllmStaging
 
 
 @dataclass(slots=True)
@@ -22,7 +21,7 @@ class Plan:
     blocked: bool = False
 
 
-class VllmScheduler(VllmMemory, Alone):
+class VllmScheduler(VllmStaging, Alone):
     """Running requests in admission order, a waiting queue, and one token budget a pass.
 
     Every rule is a method, here or in the base class, so that a subclass can break one alone.
@@ -30,7 +29,6 @@ class VllmScheduler(VllmMemory, Alone):
 
     def __init__(self, engine: object) -> None:
         super().__init__(engine)
-        self.waiting: deque[Request] = deque()
         self.step = 0
         self.flying: set[Request] = set()
         self.left_waiting = False  # by the last plan that was not deferred
@@ -67,7 +65,7 @@ class VllmScheduler(VllmMemory, Alone):
     def arrive(self, request: Request) -> None:
         """V1: the waiting queue is first come, first served."""
         request.state = State.WAITING
-        self.waiting.append(request)
+        (self.arrived if request.handed_over else self.waiting).append(request)
 
     def look(self, step: int, flying: list[Row]) -> None:
         """V13, V15: what a plan depends on outside of the rank."""
@@ -79,6 +77,7 @@ class VllmScheduler(VllmMemory, Alone):
         self.plan_running(plan)
         if self.may_admit(plan):
             self.plan_waiting(plan)
+            self.plan_arrived(plan)
         self.note_capacity(plan)
         return plan.rows
 
@@ -148,15 +147,11 @@ class VllmScheduler(VllmMemory, Alone):
         """V2: tokens of a row come off the budget one by one."""
         return new
 
-    def has_seat(self) -> bool:
-        """V3: partial prompts and, in an async plan, those about to leave hold seats too."""
-        return len(self.running) < self.options.max_num_seqs
-
     def finish(self, request: Request) -> None:
         """V5: seat and blocks are free for the next plan; V13: a victim's last output may come while it waits."""
         (self.running if request.state is State.RUNNING else self.waiting).remove(request)
         request.state = State.DONE
-        self.free(request)
+        self.part(request)
 
     def is_leaving(self, request: Request) -> bool:
         """V12: an end by length is foreseen: no row for a request whose last output is in flight; a stop is not."""
@@ -203,7 +198,7 @@ class VllmScheduler(VllmMemory, Alone):
     def long_prompt_cap(self, todo: int) -> int:
         """V10: the threshold caps a chunk, unless the engine has one request in all, leavers counted."""
         threshold = self.options.long_prefill_token_threshold
-        alone = len(self.running) + len(self.waiting) == 1
+        alone = len(self.running) + len(self.waiting) + len(self.arrived) == 1
         return todo if not threshold or alone else threshold
 
     # V7, V8: memory under pressure.
@@ -274,7 +269,7 @@ class VllmScheduler(VllmMemory, Alone):
     def note_capacity(self, plan: Plan) -> None:
         """V15: whether a plan that could admit left anybody waiting."""
         if not plan.deferred:
-            self.left_waiting = bool(self.waiting)
+            self.left_waiting = bool(self.waiting or self.arrived)
 
     # V16: speculation.
 
