@@ -146,6 +146,24 @@ def test_others_wait_for_a_seat_too(backend: str):
     assert column(asked, "attach_ms") == [10, 30, 50]
 
 
+def test_the_last_one_running_makes_way():
+    """D10: it has the only seat, and the second, arrived, has what it lacks at 30; preempted, it resumes behind that."""
+    asked = apart(sent(8, 6), sent(8, 2), decode=small("vllm", 19, max_num_seqs=1))
+    assert column(asked, "preemptions") == [1, 0]
+    assert column(asked, "attach_ms") == [10, 30]
+    assert column(asked, "token_ms") == [[10, 20, 30, 50, 60, 70], [10, 40]]
+
+
+@pytest.mark.parametrize(("slots", "retracted"), [(1, 1), (2, 0)])
+def test_sglang_retracts_the_last_row_for_hand_offs(slots: int, retracted: int):
+    """S13, D6: of 19 tokens each takes 9; the first lacks one at 30, and is retracted, if the other cannot go on beside it."""
+    decode = small("sglang", 19, max_running_requests=slots)
+    asked = apart(sent(8, 6), sent(8, 2), prefill=pool("sglang"), decode=decode)
+    asked["deployment"]["num_reserved_decode_tokens"] = 1
+    assert column(asked, "preemptions") == [retracted, 0]
+    assert column(asked, "token_ms")[0][-1] == 60 + 10 * retracted
+
+
 TWO = (sent(8, 6), sent(8, 6))  # 9 blocks each at 10; of 20, the second loses its own at 30, and resumes at 60
 
 

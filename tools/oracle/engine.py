@@ -49,6 +49,10 @@ class Scheduler(Protocol):
         """What the host takes, where it counts."""
 
     @property
+    def retries(self) -> bool:
+        """Whether the last plan took memory from somebody, so that the next one is another, and due at once."""
+
+    @property
     def plans_ahead(self) -> bool:
         """Whether pass k+1 is planned when pass k starts, or only when it is over."""
 
@@ -85,6 +89,7 @@ class Alone:
 
     ranks = 1
     ranks_by_tokens = False
+    retries = False
     idle_shape: Shape | None = None
     host_times: Launch | HostLoop | None = None
 
@@ -169,6 +174,8 @@ class Worker:
     def plan_now(self) -> list[list[Row]]:
         """Ask every rank, nothing being under way."""
         rows = self.plan([[] for _ in self.ranks])
+        while not any(rows) and any(rank.retries for rank in self.ranks):
+            rows = self.plan([[] for _ in self.ranks])
         while not any(rows) and True in [rank.idle() for rank in self.ranks] and self.clock.is_empty:
             rows = self.plan([[] for _ in self.ranks])
         return rows

@@ -53,6 +53,7 @@ class SglangScheduler(SglangAdmission, Alone):
 
     def plan(self) -> list[Row]:
         """S2: publish, join, drop, then a prefill, and a decode only if that gives nothing."""
+        self.retries = False
         self.publish_chunk()
         self.join_last()
         self.drop_finished()
@@ -231,8 +232,8 @@ class SglangScheduler(SglangAdmission, Alone):
     def retract(self) -> None:
         """S13: drop from the end of the sorted rows until the rest fits, and expect more outputs from now on."""
         rows = sorted(self.running, key=self.retraction_key)
-        first = True
-        while len(rows) > 1 and (first or not self.decode_fits(rows)):
+        self.retries = first = True
+        while len(rows) > self.always_kept() and (first or not self.decode_fits(rows)):
             first = False
             victim = rows.pop()
             self.drop(victim)
@@ -240,6 +241,10 @@ class SglangScheduler(SglangAdmission, Alone):
         self.keep(rows)
         seen, promised = (sum(map(count, rows)) for count in (lambda r: len(r.token_ms), self.max_new))
         self.ratio = min(1.0, (seen + RETRACT_STEPS * len(rows)) / (promised + 1))
+
+    def always_kept(self) -> int:
+        """S13: one row, which S17 lets fit; D6: unless hand-offs that do not run yet hold what it needs."""
+        return 0 if any(request.state is not State.RUNNING for request in self.holdings) else 1
 
     def retraction_key(self, request: Request) -> tuple[int, int]:
         """S13: most seen outputs first, then the shortest prompt; the last of this order go."""

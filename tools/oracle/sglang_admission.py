@@ -38,7 +38,6 @@ class SglangAdmission(SglangStaging):
     def __init__(self, engine: object) -> None:
         super().__init__(engine)
         self.running: list[Request] = []
-        self.partial: Request | None = None
         self.full = False
         self.ratio = self.initial_ratio()
         self.attempts = 0

@@ -6,21 +6,22 @@ from tools.oracle.staging import Staged
 
 
 class SglangStaging(Staged, SglangMemory):
-    """The waiting queue, and memory that is reserved by the request."""
+    """The waiting queue, the one partial prompt, and memory that is reserved by the request."""
 
     num_reserved_decode_tokens = 512
 
     def __init__(self, engine: object) -> None:
         super().__init__(engine)
         self.queue: list[Request] = []
+        self.partial: Request | None = None
 
     def give_back(self, request: Request) -> None:
         """S15: as at any end; while it is held, what it shares with the tree is locked."""
         self.release(request)
 
     def somebody_resumes(self) -> bool:
-        """D10: whoever waits here was retracted."""
-        return bool(self.queue)
+        """D10: whoever waits here, or is between chunks, was retracted."""
+        return bool(self.queue) or self.partial is not None
 
     def has_room(self, request: Request) -> bool:
         """D6, S15: what the tree keeps and nobody locks counts as free."""

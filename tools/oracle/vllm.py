@@ -79,6 +79,7 @@ class VllmScheduler(VllmStaging, Alone):
             self.plan_waiting(plan)
             self.plan_arrived(plan)
         self.note_capacity(plan)
+        self.retries = plan.preempted
         return plan.rows
 
     def receive(self, request: Request, now_ms: float) -> bool:
