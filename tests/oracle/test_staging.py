@@ -199,3 +199,25 @@ def test_chunks_ask_when_the_first_is_made():
     asked = apart(*requests, prefill=prefill, decode=small("vllm", 70), link=link)
     assert column(asked, "prefill_done_ms") == [10, 30, 40]
     assert column(asked, "transfer_start_ms") == [10, 50, 60]
+
+
+@pytest.mark.parametrize("seats", [3, 4, 6])
+def test_the_headroom_bounds_hand_offs_in_flight(seats: int):
+    """D6: floor(pool / sequence) - seats, while all seats are taken; at zero each waits for a seat that comes free.
+
+    A sequence takes 4 blocks of 16, from its grant to its end, and there are 6 times as many.
+    """
+    decode = pool(num_gpu_blocks=1 + 6 * 4, max_num_seqs=seats)
+    asked = apart(*[sent(50, 15, 3 * k) for k in range(40)], decode=decode, link=BYTE_A_MS)
+    requests = simulate(asked)["requests"]
+    spans = [(each["transfer_start_ms"], each["attach_ms"], each["token_ms"][-1]) for each in requests]
+    peak = 0
+    for now_ms, _, _ in spans:
+        running = sum(attach <= now_ms < end for _, attach, end in spans)
+        in_flight = sum(start <= now_ms < attach for start, attach, _ in spans)
+        assert running <= seats and running + in_flight <= 6
+        peak = max(peak, in_flight if running == seats else 0)
+    assert peak == 6 - seats
+    if seats == 6:
+        ends = {end for *_, end in spans}
+        assert all(start in ends for start, *_ in sorted(spans)[6:])
