@@ -10,7 +10,7 @@ from typing import Any
 from passcal.errors import SpecError, Unsupported
 from passcal.evaluate import due_ms, measure
 from passcal.spec.deployment import Aggregated
-from passcal.spec.engine import ENGINES, EngineSpec, engine
+from passcal.spec.engine import EngineSpec, engine
 from passcal.spec.workload import Workload
 from passcal.stopping import Drained
 from passcal.timing.base import TimingModel
@@ -21,7 +21,6 @@ from passcal.window import Measured
 
 __all__ = ["Question", "answer", "read_scenario"]
 
-PLANNED = ("sglang", "trtllm")  # backends that the language has and this version has not
 PLANE = {"turnaround_ms": 0.0, "ingest_us_per_token": 0.0}
 LENGTHS = {"isl": ..., "prefix": 0, "osl": ..., "prefix_group": None, "prefix_len": 0}
 LENGTHS |= {"data_parallel_rank": None, "max_tokens": None}
@@ -83,6 +82,10 @@ def read_scenario(scenario: Mapping[str, Any]) -> Question:
     parts = taken(scenario, "scenario", {**needed, "deployment": {}})
     if not isinstance(parts["name"], str) or not parts["name"]:
         raise SpecError(f"scenario.name={shown(parts['name'])}: must be a text; give it one")
+    if isinstance(parts["deployment"], Mapping) and parts["deployment"].get("kind") == "disaggregated":
+        raise Unsupported(
+            "deployment.kind='disaggregated': prefill and decode apart are not modelled yet; use replicas"
+        )
     deployed = taken(parts["deployment"], "deployment", {"replicas": 1, "routing": "round_robin"})
     deployment = Aggregated(read_engine(parts["backend"], parts["engine"]), **deployed)
     workload, rows = read_workload(parts["workload"])
@@ -91,8 +94,6 @@ def read_scenario(scenario: Mapping[str, Any]) -> Question:
 
 def read_engine(backend: Any, options: Any) -> EngineSpec:
     """A worker with the engine's own options."""
-    if backend in PLANNED and backend not in ENGINES:
-        raise Unsupported(f"backend={backend!r} is not modelled yet; use one of {', '.join(ENGINES)}")
     if not isinstance(backend, str) or not isinstance(options, Mapping) or "backend" in options:
         raise SpecError(f"scenario: backend={shown(backend)}, engine={shown(options)}: must be a name and its options")
     return engine(backend, **options)
