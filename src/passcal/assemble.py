@@ -9,28 +9,30 @@ from typing import Any
 import numpy as np
 
 from passcal.core.compiled import table
+from passcal.core.engine_tables import (
+    BLOCK,
+    LAUNCH,
+    NODE,
+    OUT,
+    SGLANG,
+    SGLANG_LIFE,
+    TRTLLM,
+    TRTLLM_LIFE,
+    VLLM_LIFE,
+)
 from passcal.core.plan import SHAPE, PassShape
 from passcal.core.stage import LEAST_LOADED, PREFIX_AFFINITY, ROUND_ROBIN
 from passcal.core.tables import (
-    BLOCK,
     LANE,
-    LAUNCH,
     LISTS,
     MARK,
     NOBODY,
-    NODE,
-    OUT,
     REQUEST,
     RUN,
     SEQUENCE,
-    SGLANG,
-    SGLANG_LIFE,
     SHAPES,
     STALL,
-    TRTLLM,
-    TRTLLM_LIFE,
     TURN,
-    VLLM_LIFE,
     WORLD,
     State,
 )

@@ -13,12 +13,7 @@ __all__ = ["Binding", "binding", "thrash"]
 OFTEN = 0.25  # of the time that the queue's head waits: with less, one more client still adds most of its share
 BUSY = 0.95  # of the time: with less, the engine waits for work
 WASTED = 0.5  # of all prompt tokens, computed again: evictions feed on themselves
-NAMES = {backend.code: name for name, backend in BACKENDS.items()}
-REMEDIES = {
-    "vllm": "raise num_gpu_blocks, or lower max_num_seqs",
-    "sglang": "raise max_total_tokens or schedule_conservativeness, or lower max_running_requests",
-    "trtllm": "raise max_tokens_in_kv, lower max_batch_size, or set capacity_policy=GUARANTEED_NO_EVICT",
-}
+REMEDIES = {backend.code: backend.remedy for backend in BACKENDS.values()}
 
 
 class Binding(str):
@@ -53,10 +48,9 @@ def thrash(parts: Sequence[Measured], usages: Sequence[Usage]) -> str:
 def remedy(part: Measured) -> str:
     """What ends thrash, in the engine's own option names."""
     rank = part.state.ranks[0]
-    backend = NAMES.get(int(rank["backend"]), "")
-    if backend == "vllm" and not rank["reserve_full"]:
+    if rank["backend"] == BACKENDS["vllm"].code and not rank["reserve_full"]:
         return "set scheduler_reserve_full_isl, so that no prompt starts that does not fit (V6)"
-    return REMEDIES.get(backend, "give more KV, or fewer seats")
+    return REMEDIES[int(rank["backend"])]
 
 
 def binding(part: Measured, used: Usage, timing: TimingModel, closed: bool) -> Binding:

@@ -7,7 +7,8 @@ import numpy as np
 from passcal.calendar.backends import BACKENDS
 from passcal.calendar.sglang_batch import CLIP, HEADER
 from passcal.core.compiled import table
-from passcal.core.tables import LISTS, NOBODY, NODE, SGLANG, SGLANG_LIFE
+from passcal.core.engine_tables import NODE, SGLANG, SGLANG_LIFE
+from passcal.core.tables import LISTS, NOBODY
 from passcal.errors import SpecError, Unsupported
 from passcal.fitting import Fitting, Lengths, empty_rank
 from passcal.spec.sglang import Sglang

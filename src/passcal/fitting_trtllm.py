@@ -8,7 +8,8 @@ from passcal.calendar.backends import BACKENDS
 from passcal.calendar.trtllm_batch import CHUNKING, UNCUT
 from passcal.calendar.trtllm_capacity import POLICIES
 from passcal.core.compiled import table
-from passcal.core.tables import LISTS, TRTLLM, TRTLLM_LIFE
+from passcal.core.engine_tables import TRTLLM, TRTLLM_LIFE
+from passcal.core.tables import LISTS
 from passcal.errors import SpecError, Unsupported
 from passcal.fitting import Fitting, Lengths, clipped, empty_rank
 from passcal.spec.trtllm import Trtllm

@@ -6,7 +6,8 @@ import numpy as np
 
 from passcal.calendar.backends import BACKENDS
 from passcal.core.compiled import table
-from passcal.core.tables import BLOCK, LAUNCH, LISTS, NOBODY, OUT, VLLM_LIFE
+from passcal.core.engine_tables import BLOCK, LAUNCH, OUT, VLLM_LIFE
+from passcal.core.tables import LISTS, NOBODY
 from passcal.errors import SpecError, Unsupported
 from passcal.fitting import Fitting, Lengths, clipped, empty_rank
 from passcal.spec.engine import Vllm

@@ -20,6 +20,8 @@ class Backend(NamedTuple):
         plan: form the next pass of rank k at this instant; returns how many rows it has.
         land: the oldest pass in flight on rank k ends: tokens appear, finished sequences leave.
         write: write what rank k will do next as numbers, from position n on; returns the next position.
+        version: whose rules they are.
+        remedy: what ends thrash, in the engine's own option names.
     """
 
     code: int
@@ -27,13 +29,33 @@ class Backend(NamedTuple):
     land: Callable[[State, int], None]
     write: Callable[[State, int, Any, int], int]
     version: str
+    remedy: str = "give more KV, or fewer seats"
 
 
 BACKENDS = {
-    "vllm": Backend(0, vllm.plan, vllm.land, vllm.write, "vLLM 0.32.0, 0.33.0"),
-    "sglang": Backend(1, sglang.plan, sglang.land, sglang.write, "SGLang 0.5.23"),
+    "vllm": Backend(
+        0,
+        vllm.plan,
+        vllm.land,
+        vllm.write,
+        "vLLM 0.32.0, 0.33.0",
+        "raise num_gpu_blocks, or lower max_num_seqs",
+    ),
+    "sglang": Backend(
+        1,
+        sglang.plan,
+        sglang.land,
+        sglang.write,
+        "SGLang 0.5.23",
+        "raise max_total_tokens or schedule_conservativeness, or lower max_running_requests",
+    ),
     "trtllm": Backend(
-        2, trtllm.plan, trtllm.land, trtllm.write, "TensorRT-LLM, PyTorch backend, Python schedulers of mid 2026"
+        2,
+        trtllm.plan,
+        trtllm.land,
+        trtllm.write,
+        "TensorRT-LLM, PyTorch backend, Python schedulers of mid 2026",
+        "raise max_tokens_in_kv, lower max_batch_size, or set capacity_policy=GUARANTEED_NO_EVICT",
     ),
 }
 
