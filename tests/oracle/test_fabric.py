@@ -143,3 +143,10 @@ def test_a_free_end_goes_to_who_was_ready_first():
     """Of two sources that wait for one ingress; the latency holds a place."""
     messages = [(0, 0, 0, 10), (2, 2, 0, 1), (1, 1, 0, 1)]
     assert [start for start, _ in sends(*messages, bound=1, latency_ms=1)] == [0, 13, 11]
+
+
+@pytest.mark.parametrize(("more", "apart"), [(5e-7, False), (2e-6, True)])
+def test_ends_closer_than_a_nanosecond_are_one(more: float, apart: bool):
+    """Rounding decides nothing; what lies further apart does."""
+    first, second = ends((0, 0, 0, 10), (0, 1, 1, 10 + more))
+    assert (first < second) == apart

@@ -7,7 +7,7 @@ from math import ulp
 
 from tools.oracle.events import Clock, Kind
 
-TOGETHER_MS = 1e-9  # flows whose ends lie no further apart end together
+TOGETHER_MS = 1e-6  # flows whose ends lie no further apart end together
 
 
 def fair_rates(routes: Sequence[Sequence[Hashable]], capacity: Mapping[Hashable, float]) -> list[float]:
