@@ -221,3 +221,23 @@ def test_the_headroom_bounds_hand_offs_in_flight(seats: int):
     if seats == 6:
         ends = {end for *_, end in spans}
         assert all(start in ends for start, *_ in sorted(spans)[6:])
+
+
+@pytest.mark.slow
+def test_more_decode_seats_are_not_always_better():
+    """D6: of a pool of 12 sequences, 4 seats starve the device and 13 leave no headroom for transfers; 9 are better than both."""
+    timing = {"kind": "phase", "prefill": [12, 0.016, 5e-07], "decode": [3, 0.06, 0.0011], "floor": 4}
+    workload = {"mode": "closed", "concurrency": 32, "requests": 200, "shapes": [[1024, 0, 128]]}
+    link = {"gb_per_s": 4, "kv_bytes_per_token": 131072}
+
+    def makespan_ms(seats: int) -> float:
+        """How long the whole run takes."""
+        decode = pool("vllm", timing, num_gpu_blocks=1 + 12 * 72, max_num_seqs=seats)
+        asked = {
+            **apart(prefill=pool("vllm", timing), decode=decode, link=link, prefill_workers=2),
+            "workload": workload,
+        }
+        return max(each["token_ms"][-1] for each in simulate(asked)["requests"])
+
+    few, some, many = map(makespan_ms, (4, 9, 13))
+    assert some < 0.8 * min(few, many)
