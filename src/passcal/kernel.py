@@ -11,7 +11,7 @@ from passcal.calendar.launch import come_out, next_decision, next_out
 from passcal.calendar.packing import clear_shape
 from passcal.core import cycle, remains
 from passcal.core.compiled import entry, jit
-from passcal.core.engine import align, landed, launched, may_start, plans_again
+from passcal.core.engine import align, landed, launched, may_start, plans_again, plans_first
 from passcal.core.handle import handle
 from passcal.core.stage import LEAST_LOADED, route
 from passcal.core.tables import NEVER, NOBODY, State
@@ -54,7 +54,7 @@ def loop(state: State) -> int:
         world.now, world.gone, world.cursor = now, 0, 0
         for k in range(len(state.ranks)):
             rank = state.ranks[k]
-            if rank.flying > 0 and rank.land_ms <= now:
+            if rank.flying > 0 and rank.land_ms <= now and not plans_first(rank):
                 land(state, k)
                 landed(rank)
             if rank.launching:
@@ -184,11 +184,11 @@ def write(state: State, out: Any) -> int:
 
 @jit
 def next_event(state: State) -> float:
-    """The next instant at which anything happens: a pass ends, a client starts, or an arrival wakes an idle engine."""
-    when, idle = (
-        NEVER,
-        state.world[0].routing == LEAST_LOADED or state.ranks[0].lightest > 0,
-    )  # or it routes by what is known then
+    """The next instant at which anything happens: a pass ends, a loop comes round, a client starts, or an arrival wakes an idle engine."""
+    when = NEVER
+    idle = (
+        state.world[0].routing == LEAST_LOADED or state.ranks[0].lightest > 0
+    )  # routers that look at the load do it then
     for k in range(len(state.ranks)):
         rank = state.ranks[k]
         if rank.flying > 0:

@@ -70,6 +70,13 @@ def test_s19_a_slow_loop_sets_the_pace():
     assert report.itl_ms.max == 15
 
 
+def test_s19_passes_that_take_no_time_are_seen_a_round_later_all_the_same():
+    """Tokens come when the iteration after theirs ends, and nobody is lost."""
+    loop, free = pc.HostLoop(prefill_select_ms=3.0, decode_select_ms=1.0), pc.LinearTiming((0.0,), (0.0,))
+    report = pc.evaluate(pc.Workload.replay([(0, 10, 4), (0, 10, 2)]), pc.Sglang(host_loop=loop), free)
+    assert [report.token_ms(i) for i in range(2)] == [[4, 5, 6, 6], [4, 5]]
+
+
 def test_s19_a_loop_that_takes_no_time_changes_nothing():
     rows = [(0, 10, 10), (1, 10, 4), (7, 30, 6), (30.5, 10, 1)]
     plain, looped = (

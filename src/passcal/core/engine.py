@@ -5,7 +5,7 @@ from typing import Any
 from passcal.core.compiled import jit
 from passcal.core.tables import State
 
-__all__ = ["align", "landed", "launched", "may_start", "plans_again"]
+__all__ = ["align", "landed", "launched", "may_start", "plans_again", "plans_first"]
 
 
 @jit
@@ -64,6 +64,12 @@ def plans_again(state: State, first: int) -> bool:
     for k in range(first, first + state.world[0].width):
         again = again or (not busy and state.ranks[k].again > 0)
     return again
+
+
+@jit
+def plans_first(rank: Any) -> bool:
+    """Whether the loop has a round to plan before it looks at the pass in flight, which then took no time (S19)."""
+    return rank.selecting and rank.flying == 1 and not rank.dry
 
 
 @jit
