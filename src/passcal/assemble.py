@@ -3,6 +3,7 @@
 What is the same for all engines stands here; what an engine needs beyond it comes as a `Fitting` from `fitting_vllm` and its like.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -52,6 +53,13 @@ from passcal.traffic import dealt
 
 __all__ = ["assemble"]
 
+FITTINGS: dict[
+    type, Callable[[Any, Lengths, bool], Fitting]
+] = {  # what each engine adds; the flag asks for KV by content
+    Vllm: fit_vllm,
+    Sglang: fit_sglang,
+    Trtllm: fit_trtllm,
+}
 FOREVER = 2**31 - 1
 ROUTINGS = {"round_robin": ROUND_ROBIN, "least_loaded": LEAST_LOADED, "prefix_affinity": PREFIX_AFFINITY}
 BY_RANK = (  # tables with a row a rank
@@ -92,7 +100,7 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
             f"timing={type(timing).__name__}: must have pass_ms(shape) -> ms; use pc.LinearTiming or pc.PhaseTiming"
         )
     lengths = lengths_of(workload)
-    fit = fit_engine(deployment.engine, lengths, identities)
+    fit = FITTINGS[type(deployment.engine)](deployment.engine, lengths, identities)
     if int(lengths.pinned.max()) >= fit.width:
         raise SpecError(
             f"data_parallel_rank={int(lengths.pinned.max())}: must be below the worker's {fit.width} ranks; lower it, or give the engine more"
@@ -165,17 +173,6 @@ def assemble(workload: Workload, deployment: Aggregated, timing: TimingModel, *,
     rows["index"] = np.arange(ranks)
     rows["leader"] = rows["index"] // fit.width * fit.width
     return Machine(State(**tables), timing, partial(assemble, workload, deployment, timing, identities=identities))
-
-
-def fit_engine(engine: Any, lengths: Lengths, identities: bool) -> Fitting:
-    """What this engine adds to the tables."""
-    if isinstance(engine, Vllm):
-        return fit_vllm(engine, lengths)
-    if isinstance(engine, Sglang):
-        return fit_sglang(engine, lengths, identities)
-    if isinstance(engine, Trtllm):
-        return fit_trtllm(engine, lengths)
-    raise Unsupported(f"engine={type(engine).__name__}: must be one of pc.Vllm; make it with pc.engine(name)")
 
 
 def lengths_of(workload: Workload) -> Lengths:

@@ -22,7 +22,7 @@ NEUTRAL = {  # options that are not modelled yet: their value that changes nothi
 BOUNDLESS = 1 << 40  # blocks, where memory never binds
 
 
-def fit_trtllm(engine: Trtllm, lengths: Lengths) -> Fitting:
+def fit_trtllm(engine: Trtllm, lengths: Lengths, identities: bool) -> Fitting:
     """Knobs, pool and lists.
 
     Raises:

@@ -15,7 +15,7 @@ from passcal.spec.engine import Vllm
 __all__ = ["fit_vllm"]
 
 
-def fit_vllm(engine: Vllm, lengths: Lengths) -> Fitting:
+def fit_vllm(engine: Vllm, lengths: Lengths, identities: bool) -> Fitting:
     """Knobs, pool and, where prompts can hit cached blocks, the tables of the prefix cache.
 
     Raises:
