@@ -2,7 +2,7 @@
 
 The house, from the ground up: `spec` says what is asked, `core` how an engine advances, `calendar` how each engine forms a pass,
 `timing` what a pass costs, `sources` who sends; `kernel` is the one loop, `assemble` turns spec into tables, `stopping` says when
-a run has said enough, `evaluate` puts these together, `report` reads the log.
+a run has said enough, `evaluate` puts these together, `report` reads the log. `screening` is the closed form of the same calendars.
 """
 
 from passcal.capacity import capacity
@@ -11,6 +11,7 @@ from passcal.distribution import Distribution
 from passcal.errors import Diverged, NotConverged, SpecError, Stalled, TimingError, TraceError, Unsupported
 from passcal.evaluate import evaluate, evaluate_closed_loop, evaluate_open_loop, evaluate_replay, evaluate_sessions
 from passcal.report import Report
+from passcal.screening.screen import screen
 from passcal.sources.prefix import PrefixOracle
 from passcal.spec.deployment import Aggregated
 from passcal.spec.engine import (
@@ -74,4 +75,5 @@ __all__ = [
     "evaluate_open_loop",
     "evaluate_replay",
     "evaluate_sessions",
+    "screen",
 ]

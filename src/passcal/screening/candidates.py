@@ -1,0 +1,152 @@
+"""Columns of a candidate table, a workload and a timing model to rows that the closed form reads; every column is read or refused by name."""
+
+from typing import Any
+
+import numpy as np
+
+from passcal.errors import SpecError, Unsupported
+from passcal.screening.columns_in import Coded, Columns, given, number
+from passcal.screening.linearise import coefficients
+from passcal.screening.options import BUDGET, known_options
+from passcal.screening.tables import CANDIDATE
+from passcal.screening.worker import fill_worker
+from passcal.spec.workload import ClosedLoop, Workload
+from passcal.timing.base import COMBINE, TimingModel
+
+__all__ = ["candidate_rows", "refuse_unknown"]
+
+WORKLOAD = ("isl", "prefix", "osl", "concurrency", "turnaround_ms")
+TIMING = ("a0", "a1", "a2", "a3", "d0", "d1", "d2")
+
+
+def refuse_unknown(columns: Columns) -> None:
+    """Every column is known, and has values only in rows of a backend that has such an option.
+
+    Raises:
+        SpecError: a column or a value that nothing reads.
+    """
+    backend = columns.get("backend")
+    if not isinstance(backend, Coded) or (backend.codes < 0).any():
+        raise SpecError(f"backend is missing: give a column with one of {', '.join(BUDGET)} in every row")
+    for name in backend.values:
+        if name not in BUDGET:
+            raise SpecError(f"backend={name!r:.40}: must be one of {', '.join(BUDGET)}; name one of these")
+    options = known_options()
+    for name, column in columns.items():
+        if name in ("backend", "combine", *WORKLOAD, *TIMING):
+            continue
+        if name not in options:
+            raise SpecError(
+                f"column {name!r:.60} is no engine option, workload or timing column of a screen; drop or rename it"
+            )
+        foreign = np.array([value not in options[name] for value in backend.values])
+        wrong = given(column) & foreign[backend.codes] if foreign.any() else foreign
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise SpecError(
+                f"row {at}: {name} is no option of {backend.values[backend.codes[at]]}; leave it empty there"
+            )
+
+
+def candidate_rows(columns: Columns, workload: Workload | None, timing: TimingModel | None) -> Any:
+    """`CANDIDATE[n]` of columns that `refuse_unknown` lets pass.
+
+    Args:
+        columns: by name; no value stands for the default.
+        workload: lengths, clients and turnaround where no column has them.
+        timing: the price where no column has coefficients.
+
+    Raises:
+        SpecError: something missing, or a value out of range.
+        Unsupported: a workload that is no endless closed loop of one shape.
+    """
+    backend = columns["backend"]
+    rows = np.zeros(len(backend.codes), CANDIDATE)
+    fill_workload(rows, columns, workload)
+    for code, name in enumerate(backend.values):
+        here = np.flatnonzero(backend.codes == code)
+        if len(here):
+            fill_worker(rows, name, columns, here)
+    check(rows)
+    fill_timing(rows, columns, timing)
+    return rows
+
+
+def fill_workload(rows: Any, columns: Columns, workload: Workload | None) -> None:
+    """Lengths, clients, and the time from a client's last token to its next request being visible."""
+    fallback: dict[str, Any] = dict.fromkeys(WORKLOAD) | {"prefix": 0, "turnaround_ms": 0.0}
+    ingest = 0.0
+    if workload is not None:
+        fallback, ingest = closed_loop(workload)
+    for name, field in zip(WORKLOAD, ("isl", "past", "osl", "clients", "think_ms"), strict=True):
+        rows[field] = number(columns, name, fallback[name])
+        if np.isnan(rows[field]).any():
+            raise SpecError(f"{name} is missing: give it as a column, or give a workload")
+    rows["new"] = rows["isl"] - rows["past"]
+    rows["think_ms"] += rows["isl"] * (ingest / 1000.0)
+
+
+def closed_loop(workload: Workload) -> tuple[dict[str, Any], float]:
+    """Its values, and what each prompt token adds to the turnaround, in us."""
+    if (
+        not isinstance(workload, ClosedLoop)
+        or len(set(workload.shapes)) > 1
+        or workload.requests
+        or workload.stagger_ms
+    ):
+        raise Unsupported(
+            "screen: the workload must be an endless closed loop of one shape without stagger; use pc.evaluate for others"
+        )
+    isl, prefix, osl, group, _, pinned, most = workload.shapes[0]
+    if group >= 0 or pinned >= 0 or most != osl:
+        raise Unsupported(
+            "screen: prefix groups, pinned ranks and max_tokens other than osl are not in the closed form; use pc.evaluate"
+        )
+    values = (isl, prefix, osl, workload.concurrency, workload.turnaround_ms)
+    return dict(zip(WORKLOAD, values, strict=True)), workload.ingest_us_per_token
+
+
+def fill_timing(rows: Any, columns: Columns, timing: TimingModel | None) -> None:
+    """Coefficients: of the columns, else of the model's formula, else of its tangent at the candidate's own passes."""
+    named = [name for name in (*TIMING, "combine") if name in columns]
+    if not named or not {"a0", "d0"} <= set(named):
+        if named or timing is None:
+            raise SpecError("timing is missing: give a timing model, or columns a0, a1, a2, a3, d0, d1, d2 and combine")
+        coefficients(rows, timing)
+        return
+    for name in TIMING:
+        rows[name] = number(columns, name, 0.0)
+        if not ((rows[name] >= 0) & (rows[name] < np.inf)).all():
+            raise SpecError(f"{name}={rows[name].min()}: coefficients must be finite and not negative; correct it")
+    combine = columns.get("combine", Coded(np.full(len(rows), -1), ()))
+    kinds = combine.values if isinstance(combine, Coded) else ("a number",)
+    for kind in kinds:
+        if kind not in COMBINE:
+            raise SpecError(f"combine={kind!r:.40}: must be one of {', '.join(COMBINE)}; correct it")
+    for code, kind in enumerate(kinds):
+        here = combine.codes == code
+        rows["overlaps"] += here * (kind == "max")
+        rows["saved_ms"] += here * (kind == "shared") * np.minimum(rows["a0"], rows["d0"])
+
+
+def check(rows: Any) -> None:
+    """Ranges of what every row has."""
+    for name, field, least in (
+        ("isl", "isl", 1),
+        ("osl", "osl", 1),
+        ("concurrency", "clients", 1),
+        ("prefix", "past", 0),
+        ("the token budget", "budget", 1),
+        ("seats", "seats", 1),
+    ):
+        values = rows[field]
+        broken = ~((values >= least) & (values < 2**31) & (values == np.floor(values)))
+        if broken.any():
+            at = int(np.argmax(broken))
+            raise SpecError(f"row {at}: {name}={values[at]:g}: must be a whole number from {least}; correct this row")
+    for broken, text in (
+        (rows["new"] < 1, "prefix must be below isl: at least one prompt token is computed"),
+        (~((rows["think_ms"] >= 0) & (rows["think_ms"] < np.inf)), "turnaround_ms must be finite and not negative"),
+    ):
+        if broken.any():
+            raise SpecError(f"row {int(np.argmax(broken))}: {text}; correct this row")

@@ -1,0 +1,96 @@
+"""One entry: rows of candidates in, rows of figures out."""
+
+from typing import Any
+
+import numpy as np
+
+from passcal.core.compiled import entry, jit
+from passcal.screening.bracket import bracket
+from passcal.screening.fused import CROWDED, FULL, fused
+from passcal.screening.gaps import gaps
+from passcal.screening.price import level, sort_atoms
+from passcal.screening.startup import startup
+from passcal.screening.tables import ALTERNATING, LEVELS
+from passcal.screening.wave import PROMPTS, WAVE, prompts_only, wave
+
+__all__ = ["screen_rows"]
+
+REGIME, BINDING = 37, 38
+CLIENTS, SEATS, BUDGET, KV, PREFILL, DECODE = 0, 1, 2, 3, 4, 5
+IN_KV = 9  # regime
+
+
+@entry
+def screen_rows(candidates: Any, work: Any, atoms: Any, out: Any) -> None:
+    """Fill a row of `out` (`FIGURES`) for each candidate (`CANDIDATE`); `work` is one `WORK` record, `atoms` eight rows of three numbers."""
+    w = work[0]
+    for i in range(len(candidates)):
+        c, figures = candidates[i], out[i]
+        if not c.covered:
+            figures[:] = np.nan
+            figures[7], figures[8], figures[REGIME], figures[BINDING] = 0.0, np.inf, 0.0, 0.0
+            continue
+        seats = c.seats
+        c.seats = min(seats, c.in_kv)
+        screen_one(c, w, atoms, figures)
+        if c.in_kv < min(seats, c.clients):
+            figures[REGIME], figures[BINDING] = IN_KV, KV
+        c.seats = seats
+
+
+@jit
+def screen_one(c: Any, w: Any, atoms: Any, out: Any) -> None:
+    """All figures of one candidate."""
+    if c.calendar == ALTERNATING and c.osl > 1.0:
+        wave(c, w, out)
+    else:
+        if c.calendar == ALTERNATING:
+            prompts_only(c, w, atoms, out)
+        else:
+            fused(c, w, atoms)
+        latencies(c, w, atoms, out)
+        if w.regime != PROMPTS:
+            out[12], out[13] = gaps(c, w, atoms)
+            out[9], out[10] = startup(c, w)
+    low, high = bracket(c)
+    out[7], out[8] = low * (1.0 - 1e-9), high * (1.0 + 1e-9)
+    out[0] = w.mean_ms
+    out[5] = min(max(out[5], low), high)
+    out[6] = max(out[6], out[5])
+    out[4], out[3], out[2], out[1] = min(out[4], out[5]), min(out[3], out[5]), min(out[2], out[5]), min(out[1], out[5])
+    out[21] = c.clients / w.rate
+    out[11] = out[14] = w.span_ms / w.more if w.more > 0.0 else np.nan
+    out[35], out[36] = 1000.0 * w.rate, 1000.0 * w.rate * c.osl
+    out[REGIME], out[BINDING] = w.regime, binding(c, w)
+
+
+@jit
+def latencies(c: Any, w: Any, atoms: Any, out: Any) -> None:
+    """Quantiles of TTFT, and of what follows from it: E2E, and the wait before a request's own passes. TPOT is the same for all."""
+    count = int(w.atoms)
+    sort_atoms(atoms, count)
+    for a in range(len(LEVELS)):
+        ttft = level(atoms, count, LEVELS[a])
+        out[1 + a] = ttft
+        out[15 + a] = w.span_ms / w.more if w.more > 0.0 else np.nan
+        out[22 + a] = ttft + w.span_ms
+        out[29 + a] = max(0.0, ttft - c.think_ms - w.own_ms)
+    out[28] = max(0.0, w.mean_ms - c.think_ms - w.own_ms)
+
+
+@jit
+def binding(c: Any, w: Any) -> float:
+    """The limit that binds, as the evaluator names it: what keeps requests waiting, else what passes spend their time on."""
+    if w.regime == FULL or w.regime == CROWDED or (w.regime == PROMPTS and w.mixed > 1.0):
+        return BUDGET
+    if w.queued:
+        return SEATS
+    rows = max(1.0, w.rate * w.span_ms)
+    context = c.isl + c.osl * 0.5
+    many, one = c.d0 + rows * (c.d1 + c.d2 * context), c.d0 + c.d1 + c.d2 * context
+    prefill = min(1.0, w.rate * (w.prompt_ms + c.a0 * w.mixed / w.n))
+    fixed = (1.0 - prefill) * min(1.0, one / many) if w.more > 0.0 else 0.0
+    waits = c.think_ms if w.idle or w.regime == WAVE else 0.0
+    if fixed >= 0.5 or waits > 0.05 * w.cycle_ms:
+        return CLIENTS
+    return PREFILL if prefill >= 1.0 - prefill - fixed else DECODE

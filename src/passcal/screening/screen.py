@@ -1,0 +1,97 @@
+"""screen(): a table of candidates in, the same table with figures out."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from passcal.columns import COLUMNS
+from passcal.errors import SpecError
+from passcal.screening.candidates import candidate_rows, refuse_unknown
+from passcal.screening.columns_in import Coded, Column, part_of
+from passcal.screening.kernel import screen_rows
+from passcal.screening.tables import BINDINGS, FIGURES, REGIMES, WORK
+from passcal.spec.workload import Workload
+from passcal.timing.base import TimingModel
+
+__all__ = ["screen"]
+
+CHUNK = 4096  # rows whose figures stay in the processor's cache
+TEXTS = {"queueing_tier": "screening", "window_kind": "closed form", "fidelity": "W0"}
+
+
+def screen(candidates: Any, workload: Workload | None = None, timing: TimingModel | None = None) -> pd.DataFrame:
+    """The closed form of every candidate: what `evaluate_closed_loop` would say from a burst, in about a microsecond.
+
+    Args:
+        candidates: a frame, a mapping of columns, or rows as mappings. Columns are `backend`, engine options in the engine's own spelling, and
+            optionally `isl`, `prefix`, `osl`, `concurrency`, `turnaround_ms` and coefficients `a0` to `a3`, `d0` to `d2`, `combine`, which
+            replace those of `workload` and `timing`. No value (None, NaN) is the engine's default.
+        workload: an endless closed loop of one shape.
+        timing: the price of a pass; anything but a `LinearTiming` without capture sizes is asked at a few passes of each candidate, row by row.
+
+    Returns:
+        The candidates' columns, then `columns.COLUMNS` (ms), then `regime`: how clients travel, `refine` where an option is outside the
+        closed form, whose figures are NaN. `ttft_steady_p99_lo` and `_hi` bound the evaluator's p99; where nothing is proven they are 0 and infinite.
+
+    Raises:
+        SpecError: an unknown column, an option of another backend, a value out of range, or something missing.
+        Unsupported: a workload outside the closed form.
+    """
+    frame = as_frame(candidates)
+    for name in frame.columns:
+        if name in COLUMNS or name == "regime":
+            raise SpecError(f"column {name!r}: is a figure of this table; drop it, or rename it")
+    columns = {str(name): column_of(frame[name]) for name in frame.columns}
+    refuse_unknown(columns)
+    figures = np.empty((len(FIGURES), len(frame)))
+    work, atoms, part = np.zeros(1, WORK), np.zeros((8, 3)), np.empty((CHUNK, len(FIGURES)))
+    for start in range(0, len(frame), CHUNK):
+        end = min(start + CHUNK, len(frame))
+        rows = candidate_rows(part_of(columns, start, end), workload, timing)
+        screen_rows(rows, work, atoms, part)
+        figures[:, start:end] = part[: end - start].T
+    return pd.concat([frame, labelled(figures, frame.index)], axis=1)
+
+
+def as_frame(candidates: Any) -> pd.DataFrame:
+    """The candidates as a frame."""
+    if isinstance(candidates, pd.DataFrame):
+        return candidates
+    try:
+        return pd.DataFrame(candidates)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"candidates: {error}; give a frame, a mapping of columns, or rows as mappings"[:199]) from None
+
+
+def column_of(series: pd.Series) -> Column:
+    """A column as floats, or as codes where values are no numbers."""
+    if series.dtype.kind in "biuf":
+        return series.to_numpy(float, na_value=np.nan)
+    codes, values = pd.factorize(series)
+    if all(isinstance(value, int | float | np.number | np.bool_) for value in values):
+        return np.append(np.asarray(values, float), np.nan)[codes]
+    return Coded(codes, tuple(values))
+
+
+def labelled(figures: Any, index: Any) -> pd.DataFrame:
+    """Figures as columns, with texts where columns have them."""
+    found = dict(zip(FIGURES, figures, strict=True))
+    count = figures.shape[1]
+    texts = {name: texts_of(np.zeros(count, np.int8), (text,)) for name, text in TEXTS.items()}
+    texts["binding"] = texts_of(found["binding"], BINDINGS)
+    texts["regime"] = texts_of(found["regime"], REGIMES)
+    uncounted = np.full(count, np.nan)  # the use of KV, and evictions where it binds
+    evicted = np.where(found["regime"] == REGIMES.index("kv"), np.nan, found["ttft_steady_mean"] * 0.0)
+    out: dict[str, Any] = {}
+    for name in (*COLUMNS, "regime"):
+        if name in texts:
+            out[name] = texts[name]
+        else:
+            out[name] = found.get(name, uncounted if name == "kv_utilisation" else evicted)
+    return pd.DataFrame(out, index=index, copy=False)
+
+
+def texts_of(codes: Any, texts: tuple[str, ...]) -> pd.Categorical:
+    """Codes as a column of texts."""
+    return pd.Categorical.from_codes(codes.astype(np.int8), pd.Index(texts))

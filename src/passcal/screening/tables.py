@@ -1,0 +1,127 @@
+"""What the closed form reads and writes of one candidate: a row of numbers in, a record it works in, a row of figures out."""
+
+import numpy as np
+
+__all__ = [
+    "ALTERNATING",
+    "BINDINGS",
+    "BRACKET",
+    "CALENDARS",
+    "CANDIDATE",
+    "FIGURES",
+    "LEVELS",
+    "REGIMES",
+    "SGLANG_MIXED",
+    "TRTLLM",
+    "VLLM",
+    "WORK",
+]
+
+VLLM, SGLANG_MIXED, ALTERNATING, TRTLLM = 0, 1, 2, 3
+CALENDARS = ("vllm", "sglang mixed", "sglang alternating", "trtllm")
+CANDIDATE = np.dtype(
+    [
+        (name, "f8")
+        for name in (
+            "calendar",
+            "budget",  # tokens of a pass
+            "seats",
+            "new",  # prompt tokens to compute
+            "past",  # prompt tokens that are cached
+            "isl",
+            "osl",
+            "clients",
+            "ahead",  # 1: a pass is planned when the one before it starts
+            "think_ms",  # from a client's last token to its next request being visible
+            "unit",  # tokens that a cut chunk is a multiple of
+            "a0",
+            "a1",
+            "a2",
+            "a3",
+            "d0",
+            "d1",
+            "d2",
+            "saved_ms",  # what a pass with chunks and rows saves of their sum
+            "overlaps",  # 1: such a pass costs the larger of the two
+            "covered",  # 1: every option is in the closed form; 0: no figure holds
+            "proven",  # 1: the price is the timing model's own formula, and memory never binds: the bracket holds
+            "in_kv",  # requests that KV holds at a time
+        )
+    ]
+)
+WORK = np.dtype(
+    [
+        (name, "f8")
+        for name in (
+            "n",  # requests in seats
+            "more",  # outputs after the first
+            "queued",  # 1: clients outnumber seats
+            "row_ms",  # a decode row at its mean context
+            "prompt_ms",  # a prompt's tokens, without what its passes cost once
+            "per_request",  # passes of a full engine
+            "full_ms",  # a pass of a full engine
+            "full_rate",  # requests a ms of a full engine
+            "size",  # prompts of a cohort
+            "count",  # cohorts of a turn
+            "last",  # prompts of the last cohort
+            "span",  # passes that a prompt takes
+            "group",  # prompts that share the rests of each other's last passes
+            "mixed",  # passes with chunks in a turn
+            "gap",  # passes that a returning cohort misses
+            "gap_cohorts",
+            "turn",  # passes from one prompt of a client to its next
+            "idle",  # 1: all are done before the first returns
+            "backlog",  # 1: prompts queue up in every turn, so passes are packed full
+            "first_ms",
+            "middle_ms",
+            "before_last_ms",
+            "last_ms",  # passes that carry these cohorts
+            "cohort_ms",  # their mean, but for the last
+            "first_rows",
+            "middle_rows",
+            "before_last_rows",
+            "last_rows",
+            "chunk_ms",  # a pass with a whole chunk of a prompt that takes several
+            "rest_ms",  # a pass with the last chunk of a group
+            "rows_only_ms",
+            "drain_ms",  # passes of a turn after the first cohort is done
+            "cycle_ms",
+            "rate",  # requests a ms
+            "mean_ms",  # TTFT
+            "span_ms",  # first token to last
+            "own_ms",  # passes that carry a request's prompt
+            "atoms",  # rows of the mixture in use
+            "regime",
+        )
+    ]
+)
+LEVELS = (0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
+BRACKET = ("ttft_steady_p99_lo", "ttft_steady_p99_hi")
+NAMES = ("mean", "p50", "p75", "p90", "p95", "p99", "p999")
+FIGURES = (  # columns of the row out, in order
+    *(f"ttft_steady_{name}" for name in NAMES),
+    *BRACKET,
+    "ttft_transient_mean",
+    "ttft_transient_max",
+    "itl_mean",
+    "itl_p50",
+    "itl_p99",
+    *(f"{metric}_{name}" for metric in ("tpot", "e2e", "queue") for name in NAMES),
+    "throughput_rps",
+    "output_tokens_per_s",
+    "regime",
+    "binding",
+)
+REGIMES = (  # how clients travel
+    "refine",  # the closed form does not cover an option: every figure is NaN
+    "together",  # all in one pass
+    "cohorts",  # in cohorts of whole prompts
+    "chunked",  # one prompt after another, each over several passes
+    "full",  # more work than passes: every pass is full
+    "crowded",  # as many prompts as fit in, cut where a pass ends
+    "returning",  # all are done before the first returns, and the engine idles
+    "wave",  # all prompts, then all rows
+    "prompts",  # outputs of one token: prompts only
+    "kv",  # as many as KV holds
+)
+BINDINGS = ("clients", "seats", "budget", "kv", "prefill", "decode")

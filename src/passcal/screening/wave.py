@@ -1,0 +1,140 @@
+"""The alternating calendar: a wave of prompts in full passes, then all rows in step, until all are done at once.
+
+Rows pause while a prompt can go on, so whoever starts together decodes together and ends together: the wave repeats itself exactly.
+"""
+
+from math import ceil, floor
+from typing import Any
+
+import numpy as np
+
+from passcal.core.compiled import jit
+from passcal.screening.price import attention_ms, put
+from passcal.screening.tables import LEVELS
+
+__all__ = ["PROMPTS", "WAVE", "prompts_only", "stair_ms", "wave"]
+
+WAVE, PROMPTS = 7, 8
+EXACT = 64  # passes of a wave that are gone through one by one
+
+
+@jit
+def stair_ms(c: Any, w: Any, i: float) -> float:
+    """When the i-th prompt of a wave is completed."""
+    passes = ceil(i * c.new / c.budget - 1e-9)
+    return w.own_ms if passes >= w.mixed else passes * w.chunk_ms
+
+
+@jit
+def form_wave(c: Any, w: Any) -> float:
+    """Passes, their price and the mean completion; `own_ms` is the whole wave. Returns how many prompts the last pass completes."""
+    n = w.n
+    w.mixed = ceil(n * c.new / c.budget)
+    w.prompt_ms = c.a1 * c.new + attention_ms(c, c.budget)
+    w.own_ms = w.mixed * c.a0 + n * w.prompt_ms
+    w.rest_ms = c.a0 + (n - (w.mixed - 1.0) * c.budget / c.new) * w.prompt_ms
+    w.chunk_ms = (w.own_ms - w.rest_ms) / (w.mixed - 1.0) if w.mixed > 1.0 else w.own_ms
+    last = n - floor((w.mixed - 1.0) * c.budget / c.new + 1e-12)
+    w.mean_ms = mean_pass(c, w) * w.chunk_ms - last / n * (w.mixed * w.chunk_ms - w.own_ms)
+    return last
+
+
+@jit
+def mean_pass(c: Any, w: Any) -> float:
+    """The pass that completes a prompt, averaged over a wave."""
+    ratio = c.new / c.budget
+    if w.mixed <= EXACT:
+        before, total = 0.0, 0.0
+        for p in range(1, int(w.mixed) + 1):
+            done = min(w.n, floor(p / ratio + 1e-9))
+            total += (done - before) * p
+            before = done
+        return total / w.n
+    if w.n <= EXACT:
+        total = 0.0
+        for i in range(1, int(w.n) + 1):
+            total += ceil(i * ratio - 1e-9)
+        return total / w.n
+    return min((w.n + 1.0) * 0.5 * ratio + 0.5 - 0.5 * min(ratio, 1.0) * (ratio < 1.0), w.mixed)
+
+
+@jit
+def wave(c: Any, w: Any, out: Any) -> None:
+    """All figures but rates, where outputs have more than one token."""
+    w.regime, w.n, w.more = WAVE, min(c.clients, c.seats), c.osl - 1.0
+    w.queued = c.clients > w.n
+    last, think = form_wave(c, w), 0.0 if w.queued else c.think_ms
+    stair = w.mean_ms
+    first, step = c.d0 + w.n * (c.d1 + c.d2 * (c.isl + 1.0)), c.d2 * w.n
+    rows_ms = w.more * first + step * w.more * (w.more - 1.0) * 0.5
+    w.cycle_ms = w.own_ms + rows_ms + think
+    w.rate = w.n / w.cycle_ms
+    turns = floor((c.clients - w.n) / w.n)
+    later = c.clients - w.n - turns * w.n
+    w.mean_ms = stair + think + w.cycle_ms * (turns + later / w.n)
+    w.span_ms = w.own_ms - stair + rows_ms
+    for a in range(len(LEVELS)):
+        i = max(1.0, ceil(LEVELS[a] * w.n - 1e-9))
+        wait, place = turns * w.cycle_ms, later + i
+        if i > w.n - later:
+            wait, place = wait + w.cycle_ms, i - (w.n - later)
+        out[1 + a] = think + wait + stair_ms(c, w, place)
+        out[15 + a] = (w.own_ms - stair_ms(c, w, w.n - i + 1.0) + rows_ms) / w.more
+        out[22 + a] = wait + w.cycle_ms
+        starts = ceil(((place - 1.0) * c.new + 1.0) / c.budget - 1e-9) - 1.0
+        out[29 + a] = max(0.0, wait + starts * w.chunk_ms)
+    out[28] = max(0.0, w.mean_ms - think - ceil(c.new / c.budget) * w.chunk_ms)
+    out[12], out[13] = stalls(c, w, last, first, step, 0.5), stalls(c, w, last, first, step, 0.99)
+    begin_wave(c, w, out, stair)
+
+
+@jit
+def stalls(c: Any, w: Any, last: float, first: float, step: float, share: float) -> float:
+    """A quantile of gaps: one of a request's is the rest of the wave and the first pass of rows, the longest of the first prompts."""
+    rows = w.n * w.more
+    rank = rows - ceil(share * rows - 1e-9) + 1.0  # from the longest
+    longest = first + step * (w.more - 1.0)
+    if rank <= w.n - last:
+        return max(w.own_ms - stair_ms(c, w, rank) + first, longest)
+    return first + step * max(0.0, w.more - 1.0 - floor((rank - 1.0 - (w.n - last)) / w.n))
+
+
+@jit
+def begin_wave(c: Any, w: Any, out: Any, stair: float) -> None:
+    """The start-up: the first wave, or all waves until nobody is left."""
+    waves = ceil(c.clients / w.n) - 1.0
+    rest = c.clients - waves * w.n
+    shorter = stair * rest / w.n
+    out[9] = (
+        c.think_ms
+        + (waves * w.n * stair + rest * shorter + w.cycle_ms * (waves * (waves - 1.0) * 0.5 * w.n + rest * waves))
+        / c.clients
+    )
+    out[10] = c.think_ms + waves * w.cycle_ms + w.own_ms * rest / w.n
+
+
+@jit
+def prompts_only(c: Any, w: Any, atoms: Any, out: Any) -> None:
+    """Outputs of one token: prompts pass in order, so a request is done when as many tokens have passed as all clients ask for."""
+    w.regime, w.n, w.more, w.span_ms = PROMPTS, min(c.clients, c.seats), 0.0, 0.0
+    w.queued = c.clients > w.n
+    form_wave(c, w)
+    passes = c.clients * c.new / c.budget
+    out[9], out[10] = w.mean_ms + c.think_ms, w.own_ms + c.think_ms
+    if w.mixed == 1.0 and not w.queued:
+        w.mean_ms = w.own_ms + c.think_ms
+        put(atoms, 0, 1.0, w.mean_ms, w.mean_ms)
+        w.atoms = 1.0
+    else:
+        a_pass = c.a0 + c.budget / c.new * w.prompt_ms
+        w.mean_ms = passes * a_pass
+        if w.queued:
+            out[9], out[10] = (c.clients + 1.0) * 0.5 * w.mean_ms / c.clients + c.think_ms, w.mean_ms + c.think_ms
+        if c.think_ms > 0.0:
+            w.mean_ms = max(w.mean_ms, c.think_ms + max(1.0, c.new / c.budget) * a_pass)
+        low = floor(w.mean_ms / a_pass)
+        put(atoms, 0, low + 1.0 - w.mean_ms / a_pass, low * a_pass, low * a_pass)
+        put(atoms, 1, w.mean_ms / a_pass - low, (low + 1.0) * a_pass, (low + 1.0) * a_pass)
+        w.atoms, w.own_ms = 2.0, max(1.0, ceil(c.new / c.budget)) * a_pass
+    w.rate = c.clients / w.mean_ms
+    out[12] = out[13] = np.nan
