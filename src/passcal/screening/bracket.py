@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from passcal.core.compiled import jit
-from passcal.screening.price import attention_ms, pass_ms
+from passcal.screening.price import attention_ms, chunks_of, pass_ms
 from passcal.screening.tables import ALTERNATING, SGLANG_MIXED, TRTLLM
 
 __all__ = ["bracket"]
@@ -24,8 +24,8 @@ def bracket(c: Any) -> tuple[float, float]:
     if not c.proven:
         return 0.0, np.inf
     if c.clients == 1.0:
-        chunk = c.budget if c.calendar != TRTLLM or c.new <= c.budget else floor(c.budget / c.unit) * c.unit
-        alone = c.think_ms + ceil(c.new / chunk) * c.a0 + c.a1 * c.new + attention_ms(c, chunk)
+        chunk, count = chunks_of(c, c.budget)
+        alone = c.think_ms + count * c.a0 + c.a1 * c.new + attention_ms(c, chunk, count)
         return alone, alone
     low = high = -1.0
     if c.calendar == ALTERNATING:
@@ -116,7 +116,7 @@ def stays_queued(c: Any, n: float, turn_ms: float) -> bool:
 @jit
 def in_one_pass(c: Any, n: float, more: float) -> tuple[float, float]:
     """All prompts fit one pass."""
-    prompts = c.a0 + n * (c.a1 * c.new + attention_ms(c, c.new))
+    prompts = c.a0 + n * (c.a1 * c.new + attention_ms(c, c.new, 1.0))
     turn = prompts + more * c.d0 + rows_in_all(c, n, more)
     if not stays_queued(c, n, turn):
         return -1.0, -1.0
@@ -134,7 +134,7 @@ def known_cohorts(c: Any, n: float, more: float) -> tuple[float, float]:
     count = ceil(n / size) if size >= 1.0 else 0.0
     if (c.think_ms > 0.0 and c.clients <= n) or size != other or count < 2.0 or count > more:
         return -1.0, -1.0
-    prompt_ms, last = c.a1 * c.new + attention_ms(c, c.new), n - (count - 1.0) * size
+    prompt_ms, last = c.a1 * c.new + attention_ms(c, c.new, 1.0), n - (count - 1.0) * size
     few, many = max(n - size * (1.0 + gap), 0.0), n - size
     low = pass_ms(c, c.a0 + size * prompt_ms, c.d0 + few * youngest(c) if few > 0.0 else 0.0)
     high = pass_ms(c, c.a0 + size * prompt_ms, c.d0 + many * oldest(c))
@@ -163,7 +163,7 @@ def seats_of_cohorts(
     more, count, gap = c.osl - 1.0, ceil(n / size), c.ahead
     bare = 1.0 if count <= gap + 1.0 else 0.0  # the first pass finds no rows
     passes = c.osl + gap
-    prompts = count * c.a0 + n * (c.a1 * c.new + attention_ms(c, c.new))
+    prompts = count * c.a0 + n * (c.a1 * c.new + attention_ms(c, c.new, 1.0))
     rows = (passes - bare) * c.d0 + rows_in_all(c, n, more)
     low = high = prompts + rows - (count - bare) * c.saved_ms
     if c.overlaps > 0.0:

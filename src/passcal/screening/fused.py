@@ -4,7 +4,7 @@ from math import ceil, floor
 from typing import Any
 
 from passcal.core.compiled import jit
-from passcal.screening.price import attention_ms, context_sum_ms, put
+from passcal.screening.price import context_sum_ms, cut_attention_ms, put
 from passcal.screening.ring import form_ring, full_engine, price_ring
 
 __all__ = ["CHUNKED", "COHORTS", "CROWDED", "FULL", "RETURNING", "TOGETHER", "fused"]
@@ -50,7 +50,7 @@ def fused(c: Any, w: Any, atoms: Any) -> None:
 def seated_rate(c: Any, w: Any) -> float:
     """The rate if all seats were always taken."""
     room = max(c.budget - w.n, 1.0)
-    tokens = w.n * (c.a1 * c.new + attention_ms(c, min(c.new, room))) + context_sum_ms(c, w.n, w.more)
+    tokens = w.n * (c.a1 * c.new + cut_attention_ms(c, room)) + context_sum_ms(c, w.n, w.more)
     passes = (c.osl + c.ahead) * c.d0 + max(w.n * w.per_request, 1.0) * (c.a0 - c.saved_ms)
     return min(w.full_rate, w.n / (tokens + passes))
 

@@ -1,11 +1,12 @@
 """What passes cost, and mixtures of latencies."""
 
-from math import floor
+from math import ceil, floor
 from typing import Any
 
 from passcal.core.compiled import jit
+from passcal.screening.tables import TRTLLM
 
-__all__ = ["attention_ms", "context_sum_ms", "level", "pass_ms", "put", "sort_atoms"]
+__all__ = ["attention_ms", "chunks_of", "context_sum_ms", "cut_attention_ms", "level", "pass_ms", "put", "sort_atoms"]
 
 
 @jit
@@ -19,14 +20,33 @@ def pass_ms(c: Any, chunks_ms: float, rows_ms: float) -> float:
 
 
 @jit
-def attention_ms(c: Any, chunk: float) -> float:
-    """Attention of a whole prompt that is cut into chunks of this size."""
-    squares = c.new * c.new
-    if c.new > chunk:
-        whole = floor(c.new / chunk)
-        rest = c.new - whole * chunk
-        squares = whole * chunk * chunk + rest * rest
+def chunks_of(c: Any, room: float) -> tuple[float, float]:
+    """How a prompt is cut where a pass has this room: size of all chunks but the last, and their number.
+
+    TensorRT-LLM cuts to whole units, but a remainder that fits is not cut (T9).
+    """
+    if c.new <= room:
+        return c.new, 1.0
+    size = max(room, 1.0)
+    if c.calendar == TRTLLM:
+        size = max(floor(room / c.unit) * c.unit, 1.0)
+        return size, 1.0 + ceil((c.new - room) / size)
+    return size, ceil(c.new / size)
+
+
+@jit
+def attention_ms(c: Any, chunk: float, count: float) -> float:
+    """Attention of a whole prompt in so many chunks, all but the last of this size."""
+    rest = c.new - (count - 1.0) * chunk
+    squares = (count - 1.0) * chunk * chunk + rest * rest
     return c.a2 * (c.past * c.new + (c.new * c.new - squares) * 0.5) + c.a3 * squares
+
+
+@jit
+def cut_attention_ms(c: Any, room: float) -> float:
+    """The same where every pass has this room."""
+    chunk = min(room, c.new)
+    return attention_ms(c, chunk, ceil(c.new / chunk))
 
 
 @jit

@@ -11,7 +11,7 @@ from math import ceil, floor, sqrt
 from typing import Any
 
 from passcal.core.compiled import jit
-from passcal.screening.price import attention_ms, context_sum_ms, pass_ms
+from passcal.screening.price import attention_ms, chunks_of, context_sum_ms, cut_attention_ms, pass_ms
 from passcal.screening.tables import TRTLLM
 
 __all__ = ["form_ring", "full_engine", "price_ring"]
@@ -26,7 +26,7 @@ def full_engine(c: Any, w: Any) -> None:
     w.per_request = (c.new + w.more) / budget
     rows = w.more / w.per_request
     chunk = min(max(1.0, budget - rows), c.new)
-    chunks_ms = c.a0 + (c.a1 * c.new + attention_ms(c, chunk)) / w.per_request
+    chunks_ms = c.a0 + (c.a1 * c.new + cut_attention_ms(c, chunk)) / w.per_request
     with_rows = min(1.0, rows)
     w.full_ms = chunks_ms
     if w.more > 0.0:
@@ -40,10 +40,8 @@ def form_ring(c: Any, w: Any) -> None:
     """Cohorts or single prompts, and the passes with chunks that a turn has."""
     n = w.n
     room = c.budget - (n - 1.0 if w.more > 0.0 else 0.0)
-    if c.calendar == TRTLLM and c.new > room:
-        room = floor(room / c.unit) * c.unit
     room = max(room, 1.0)
-    w.span = ceil(c.new / room)
+    w.chunk, w.span = chunks_of(c, room)
     w.group, w.size, w.count, w.last = 1.0, 1.0, n, 1.0
     if w.span == 1.0:
         most = floor((c.budget - n) / (c.new - 1.0)) if c.new > 1.0 and w.more > 0.0 else floor(c.budget / c.new)
@@ -52,17 +50,17 @@ def form_ring(c: Any, w: Any) -> None:
         w.last = n - (w.count - 1.0) * w.size
         w.mixed = w.count
     else:
-        left = w.span - c.new / room  # of a prompt's last pass
+        left = min(max(w.span - c.new / w.chunk, 0.0), 0.999)  # of a prompt's last pass
         w.group = min(floor(1.0 / (1.0 - left) + 1e-9), n)
         groups = floor(n / w.group)
         single = n - groups * w.group
         w.mixed = groups * (w.group * (w.span - 1.0) + 1.0)
         if single > 0.0:
             w.mixed += single * (w.span - 1.0) + 1.0
-    w.prompt_ms = c.a1 * c.new + attention_ms(c, min(c.new, room))
+    w.prompt_ms = c.a1 * c.new + attention_ms(c, w.chunk, w.span)
     find_gap(c, w)
     if w.backlog:
-        w.mixed = n * c.new / room
+        w.mixed = n * c.new / w.chunk
         if w.span == 1.0:
             w.size = min(max((c.budget - n) / c.new, 1.0), n)
             w.count = w.mixed = n / w.size
@@ -131,11 +129,8 @@ def price_ring(c: Any, w: Any) -> None:
     if w.span > 1.0:
         rows = max(w.n - 1.0 - w.gap_cohorts, 0.0)
         rows_ms = c.d0 + rows * w.row_ms if w.more > 0.0 and rows > 0.0 else 0.0
-        room = max(c.budget - (w.n - 1.0 if w.more > 0.0 else 0.0), 1.0)
-        if c.calendar == TRTLLM:
-            room = max(floor(room / c.unit) * c.unit, 1.0)
-        rest = max(w.group * c.new / room - w.group * (w.span - 1.0), 0.0)
-        token_ms = w.prompt_ms / c.new * room
+        rest = max(w.group * c.new / w.chunk - w.group * (w.span - 1.0), 0.0)
+        token_ms = w.prompt_ms / c.new * w.chunk
         w.chunk_ms = pass_ms(c, c.a0 + token_ms, rows_ms)
         w.rest_ms = pass_ms(c, c.a0 + rest * token_ms, rows_ms)
     price_turn(c, w)

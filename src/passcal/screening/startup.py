@@ -5,7 +5,7 @@ from typing import Any
 
 from passcal.core.compiled import jit
 from passcal.screening.fused import CROWDED, FULL
-from passcal.screening.price import attention_ms
+from passcal.screening.price import attention_ms, chunks_of, cut_attention_ms
 from passcal.screening.tables import TRTLLM
 
 __all__ = ["startup"]
@@ -46,32 +46,52 @@ def climb(c: Any, w: Any, n: float) -> tuple[float, float, float]:
     if c.calendar == TRTLLM and c.new > 1.0:
         budget -= (c.unit - 1.0) * 0.5
     if c.new * n <= c.budget:
-        alone = c.a0 + n * (c.a1 * c.new + attention_ms(c, c.new))
+        alone = c.a0 + n * (c.a1 * c.new + attention_ms(c, c.new, 1.0))
         return alone, alone, n
+    if n <= FEW:
+        return one_by_one(c, w, n)
     early, passes, shrink = n, n * c.new / budget, log1p(-1.0 / max(c.new, 2.0))
     if w.more > 0.0:
         early = min(n, budget * (1.0 - exp(c.osl * shrink)))
         passes = c.osl
         if early < budget * (1.0 - 1e-6):
             passes = log1p(-early / budget) / shrink
+    ratio = c.new / budget
     chunk = min(max(1.0, budget - w.more / w.per_request), c.new)
-    chunks_ms = passes * c.a0 + early * (c.a1 * c.new + attention_ms(c, chunk))
-    rows_ms, beside = 0.0, max(passes - 1.0, 0.0)
+    end = passes * c.a0 + early * (c.a1 * c.new + cut_attention_ms(c, chunk))
     if w.more > 0.0:
+        beside = max(passes - max(ratio, 1.0), 0.0)  # passes after the first prompt is completed
         rows_ms = beside * c.d0 + early * passes * 0.5 * (c.d1 + c.d2 * (c.isl + passes / 3.0))
-    end = (
-        max(chunks_ms, rows_ms)
-        if c.overlaps > 0.0
-        else chunks_ms + rows_ms - (beside * c.saved_ms if w.more > 0.0 else 0.0)
-    )
-    each, ratio = end / max(passes, 1.0), c.new / budget
+        end = max(end, rows_ms) if c.overlaps > 0.0 else end + rows_ms - beside * c.saved_ms
+    each = end / max(passes, 1.0)
     if passes <= 1.0:
         return end, end, early
     if ratio < 1.0:
         return 0.5 * (end + each), end, early
-    if early > FEW:
-        return 0.5 * (end + end / early + each), end, early
-    total = 0.0
-    for k in range(1, int(early) + 1):
-        total += ceil(k * ratio - 1e-9)
-    return total / max(floor(early), 1.0) * each, ceil(early * ratio - 1e-9) * each, early
+    return 0.5 * (end + end / early + each), end, early
+
+
+@jit
+def one_by_one(c: Any, w: Any, n: float) -> tuple[float, float, float]:
+    """Few prompts: each fills what the pass of the one before leaves, and then passes of its own."""
+    token_ms = (c.a1 * c.new + cut_attention_ms(c, c.budget)) / c.new
+    now, left, total = 0.0, 0.0, 0.0
+    for k in range(int(n)):
+        rows = min(1.0 * k, w.more * max(c.budget / c.new, 1.0))
+        if left < c.new:
+            room = max(c.budget - rows, 1.0)
+            passes = ceil((c.new - left) / room - 1e-9)
+            if left == 0.0:
+                _, passes = chunks_of(c, room)
+            left += passes * room - c.new
+            used = room * passes - (left if k == n - 1.0 else 0.0)
+            chunks_ms, beside = passes * c.a0 + used * token_ms, min(passes, w.more) if k > 0 else 0.0
+            rows_ms = beside * (c.d0 + rows * (c.d1 + c.d2 * (c.isl + 1.0)))
+            if c.overlaps > 0.0:
+                now += max(chunks_ms, rows_ms)
+            else:
+                now += chunks_ms + rows_ms - beside * c.saved_ms
+        else:
+            left -= c.new
+        total += now
+    return total / n, now, n

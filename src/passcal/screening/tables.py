@@ -64,6 +64,7 @@ WORK = np.dtype(
             "size",  # prompts of a cohort
             "count",  # cohorts of a turn
             "last",  # prompts of the last cohort
+            "chunk",  # tokens of a prompt in a pass
             "span",  # passes that a prompt takes
             "group",  # prompts that share the rests of each other's last passes
             "mixed",  # passes with chunks in a turn

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from passcal.core.compiled import jit
-from passcal.screening.price import attention_ms, put
+from passcal.screening.price import cut_attention_ms, put
 from passcal.screening.tables import LEVELS
 
 __all__ = ["PROMPTS", "WAVE", "prompts_only", "stair_ms", "wave"]
@@ -30,7 +30,7 @@ def form_wave(c: Any, w: Any) -> float:
     """Passes, their price and the mean completion; `own_ms` is the whole wave. Returns how many prompts the last pass completes."""
     n = w.n
     w.mixed = ceil(n * c.new / c.budget)
-    w.prompt_ms = c.a1 * c.new + attention_ms(c, c.budget)
+    w.prompt_ms = c.a1 * c.new + cut_attention_ms(c, c.budget)
     w.own_ms = w.mixed * c.a0 + n * w.prompt_ms
     w.rest_ms = c.a0 + (n - (w.mixed - 1.0) * c.budget / c.new) * w.prompt_ms
     w.chunk_ms = (w.own_ms - w.rest_ms) / (w.mixed - 1.0) if w.mixed > 1.0 else w.own_ms
