@@ -25,7 +25,7 @@ def fused(c: Any, w: Any, atoms: Any) -> None:
     form_ring(c, w)
     price_ring(c, w)
     several = w.count > 1.0 and not w.idle
-    if (several and w.n * w.per_request > w.turn) or (c.osl == 1.0 and (w.queued or (w.idle and w.count > 1.0))):
+    if (several and w.n * w.per_request > w.turn) or (c.osl == 1.0 and w.idle and w.count > 1.0):
         full(c, w, atoms)
         return
     w.rate = w.n / w.cycle_ms
@@ -66,11 +66,18 @@ def settle_mean(w: Any, atoms: Any, count: int) -> None:
 
 
 @jit
-def by_little(c: Any, w: Any, atoms: Any) -> None:
-    """All alike: what Little's identity leaves for TTFT."""
+def by_little(c: Any, w: Any, atoms: Any, a_pass: float, long_ms: float, longs: float) -> None:
+    """The mean by Little's identity, in whole passes; but for a share of requests that take longer."""
     w.mean_ms = max(c.clients / w.rate - w.span_ms, w.own_ms)
-    put(atoms, 0, 1.0, w.mean_ms, w.mean_ms)
-    w.atoms = 1.0
+    most = max(long_ms, w.mean_ms)
+    longs = min(longs, 0.5 * (w.mean_ms - w.own_ms) / (most - w.own_ms)) if most > w.own_ms else 0.0
+    others = max((w.mean_ms - longs * most) / (1.0 - longs), 0.0)
+    passes = floor(others / a_pass + 1e-9)
+    share = min(max(others / a_pass - passes, 0.0), 1.0)
+    put(atoms, 0, (1.0 - longs) * (1.0 - share), passes * a_pass, passes * a_pass)
+    put(atoms, 1, (1.0 - longs) * share, (passes + 1.0) * a_pass, (passes + 1.0) * a_pass)
+    put(atoms, 2, longs, most, most)
+    w.atoms = 3.0
 
 
 @jit
@@ -84,16 +91,17 @@ def full(c: Any, w: Any, atoms: Any) -> None:
         w.rate = min(w.rate, c.seats / served)
     if c.think_ms > 0.0 and not w.queued:
         w.rate = min(w.full_rate, c.clients / (c.think_ms + served))
-    by_little(c, w, atoms)
+    by_little(c, w, atoms, w.full_ms, 0.0, 0.0)
 
 
 @jit
 def crowded(c: Any, w: Any, atoms: Any) -> None:
-    """Passes suffice for the tokens, not for whole prompts."""
+    """Passes suffice for the tokens, not for whole prompts: so many as are too many are cut, take a pass more, and wait behind a cut one."""
     w.regime = CROWDED
-    w.span_ms = w.more * w.cycle_ms / w.turn
-    w.own_ms = w.span * w.cycle_ms / w.turn
-    by_little(c, w, atoms)
+    a_pass = w.cycle_ms / w.turn
+    w.span_ms = w.more * a_pass
+    w.own_ms = w.span * a_pass
+    by_little(c, w, atoms, a_pass, (w.gap + w.span + 2.0) * w.full_ms, min((w.mixed - w.turn) / w.n, 0.5))
 
 
 @jit

@@ -66,14 +66,15 @@ def screen_one(c: Any, w: Any, atoms: Any, out: Any) -> None:
 
 @jit
 def latencies(c: Any, w: Any, atoms: Any, out: Any) -> None:
-    """Quantiles of TTFT, and of what follows from it: E2E, and the wait before a request's own passes. TPOT is the same for all."""
-    count = int(w.atoms)
+    """Quantiles of TTFT, and of what follows from it: E2E, TPOT, and the wait before a request's own passes."""
+    count, e2e = int(w.atoms), c.clients / w.rate
     sort_atoms(atoms, count)
     for a in range(len(LEVELS)):
         ttft = level(atoms, count, LEVELS[a])
         out[1 + a] = ttft
-        out[15 + a] = w.span_ms / w.more if w.more > 0.0 else np.nan
-        out[22 + a] = ttft + w.span_ms
+        out[22 + a] = ttft + w.span_ms if w.queued else e2e  # a client's turn is always as long
+        span = w.span_ms if w.queued else max(e2e - level(atoms, count, 1.0 - LEVELS[a]), 0.0)
+        out[15 + a] = span / w.more if w.more > 0.0 else np.nan
         out[29 + a] = max(0.0, ttft - c.think_ms - w.own_ms)
     out[28] = max(0.0, w.mean_ms - c.think_ms - w.own_ms)
 
