@@ -8,6 +8,8 @@ import pandas as pd
 
 import passcal as pc
 
+__all__ = ["EXTRA", "draw", "specs", "truth"]
+
 ENGINE = {  # option names of the three calendars: budget, seats
     "vllm": ("max_num_batched_tokens", "max_num_seqs"),
     "sglang": ("chunked_prefill_size", "max_running_requests"),
@@ -15,6 +17,7 @@ ENGINE = {  # option names of the three calendars: budget, seats
 }
 OPTIONS = ("async_scheduling", "enable_mixed_chunk", "disable_overlap_schedule", "overlap_scheduler")
 WORKLOAD = ("isl", "prefix", "osl", "concurrency", "turnaround_ms")
+EXTRA = ("family", "workload", "calendar")  # columns that are no candidates'
 TIMING = ("a0", "a1", "a2", "a3", "d0", "d1", "d2", "combine")
 CARDS = (("llama-3.1-8b", "h100", 1), ("llama-3.1-70b", "h100", 4), ("llama-3.1-8b", "a100", 2))
 
