@@ -1,11 +1,14 @@
-"""`python -m tools.screening`: write docs/explanation/screening-table.md anew."""
+"""`python -m tools.screening`: write docs/explanation/screening-table.md anew; with `--sample`, the sample that the tests hold it to."""
 
 import argparse
 from pathlib import Path
 
-from tools.screening.table import bracket_line, measured, rank_line, rate_line, table
+from tools.screening.draw import draw, truth
+from tools.screening.table import FIGURES, bracket_line, measured, rank_line, rate_line, table
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "screening-table.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "explanation" / "screening-table.md"
+SAMPLE = ROOT / "tests" / "data" / "screening.csv"
 
 
 def main() -> None:
@@ -15,7 +18,13 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=30, help="workloads with 80 engines each, for ranks")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--out", type=Path, default=PAGE)
+    parser.add_argument(
+        "--sample", type=int, default=0, help="write so many candidates and their truth for the tests, and nothing else"
+    )
     asked = parser.parse_args()
+    if asked.sample:
+        write_sample(asked.sample, asked.seed)
+        return
     frame, found, true = measured(asked.count, asked.seed)
     group, group_found, group_true = measured(80 * asked.groups, asked.seed + 1, per_workload=80)
     text = f"""# The screener against the evaluator
@@ -38,6 +47,13 @@ Rate: {rate_line(asked.seed)}.
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     asked.out.write_text(text, encoding="utf-8")
     print(text)
+
+
+def write_sample(count: int, seed: int) -> None:
+    """Candidates and what the evaluator says of them, side by side."""
+    frame = draw(count, seed)
+    names = [name for name in FIGURES if name != "tpot_p99"]
+    frame.join(truth(frame)[names]).to_csv(SAMPLE, index=False)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from passcal.timing.base import TimingModel
 __all__ = ["screen"]
 
 CHUNK = 4096  # rows whose figures stay in the processor's cache
+NAMED = ("backend", "combine")  # columns of names
 TEXTS = {"queueing_tier": "screening", "window_kind": "closed form", "fidelity": "W0"}
 
 
@@ -69,7 +70,7 @@ def column_of(series: pd.Series) -> Column:
     if series.dtype.kind in "biuf":
         return series.to_numpy(float, na_value=np.nan)
     codes, values = pd.factorize(series)
-    if all(isinstance(value, int | float | np.number | np.bool_) for value in values):
+    if series.name not in NAMED and all(isinstance(value, int | float | np.number | np.bool_) for value in values):
         return np.append(np.asarray(values, float), np.nan)[codes]
     return Coded(codes, tuple(values))
 
@@ -92,6 +93,6 @@ def labelled(figures: Any, index: Any) -> pd.DataFrame:
     return pd.DataFrame(out, index=index, copy=False)
 
 
-def texts_of(codes: Any, texts: tuple[str, ...]) -> pd.Categorical:
+def texts_of(codes: Any, texts: tuple[str, ...]) -> Any:
     """Codes as a column of texts."""
     return pd.Categorical.from_codes(codes.astype(np.int8), pd.Index(texts))

@@ -1,0 +1,110 @@
+"""The screener says what the evaluator says, within the limits of issue 6; its bracket always holds."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import passcal as pc
+from tools.screening.draw import EXTRA, draw, specs, truth
+from tools.screening.table import FIGURES, errors, ranks
+
+SAMPLE = Path(__file__).parents[1] / "data" / "screening.csv"
+LIMITS = [(name, level, limit) for name, (_, limits) in FIGURES.items() for level, limit in limits.items()]
+
+
+@pytest.fixture(scope="module")
+def sample() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """240 random candidates: what the screener says, and what the evaluator said."""
+    frame = pd.read_csv(SAMPLE)
+    known = [name for name in FIGURES if name in frame]
+    return pc.screen(frame.drop(columns=[*EXTRA, *known])), frame
+
+
+@pytest.mark.parametrize(("name", "level", "limit"), LIMITS)
+def test_errors_keep_the_limits(sample, name, level, limit):
+    found, true = sample
+    assert errors(found, true.assign(tpot_p99=np.nan))[name].quantile(level) <= limit
+
+
+def test_the_bracket_holds_and_is_narrow(sample):
+    found, true = sample
+    low, high, p99 = found["ttft_steady_p99_lo"], found["ttft_steady_p99_hi"], true["ttft_steady_p99"]
+    assert ((p99 >= low * (1 - 1e-9)) & (p99 <= high * (1 + 1e-9))).all()
+    finite = np.isfinite(high)
+    assert finite.mean() > 0.95
+    assert (high / low)[finite].median() <= 1.5
+
+
+@pytest.mark.slow
+def test_the_sample_is_what_the_evaluator_says(sample):
+    _, frame = sample
+    rows = frame.sort_values("concurrency").head(12)
+    again = truth(rows)
+    np.testing.assert_allclose(again["ttft_steady_p99"], rows["ttft_steady_p99"], rtol=1e-9)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32 - 1))
+@pytest.mark.slow
+def test_no_bracket_is_ever_broken(seed):
+    frame = draw(8, seed)
+    frame["osl"] = frame["osl"].clip(upper=64)
+    found = pc.screen(frame.drop(columns=[*EXTRA]))
+    p99 = truth(frame)["ttft_steady_p99"]
+    assert (p99 >= found["ttft_steady_p99_lo"] * (1 - 1e-9)).all()
+    assert (p99 <= found["ttft_steady_p99_hi"] * (1 + 1e-9)).all()
+
+
+@pytest.mark.slow
+def test_three_thousand_candidates_keep_the_limits():
+    frame = draw(3000, 101)
+    found, true = pc.screen(frame.drop(columns=[*EXTRA])), truth(frame)
+    error = errors(found, true)
+    for name, level, limit in LIMITS:
+        assert error[name].quantile(level) <= limit, name
+    low, high, p99 = found["ttft_steady_p99_lo"], found["ttft_steady_p99_hi"], true["ttft_steady_p99"]
+    assert ((p99 >= low * (1 - 1e-9)) & (p99 <= high * (1 + 1e-9))).all()
+    finite = np.isfinite(high)
+    assert finite.mean() > 0.95
+    assert (high / low)[finite].median() <= 1.5
+
+
+@pytest.mark.slow
+def test_engines_of_one_workload_come_in_the_evaluators_order():
+    frame = draw(480, 11, per_workload=80)
+    table = ranks(pc.screen(frame.drop(columns=[*EXTRA])), truth(frame), frame["workload"])
+    assert table["throughput_rps"].median() >= 0.99
+    assert table["ttft_steady_p99"].median() >= 0.99
+
+
+@pytest.mark.parametrize(
+    ("engine", "isl", "osl", "clients", "turnaround_ms"),
+    [
+        (pc.Vllm(max_num_batched_tokens=2048), 5000, 40, 1, 7.0),  # alone, in chunks
+        (pc.Trtllm(max_num_tokens=1016), 2008, 4, 1, 0.0),  # alone, its last chunk not cut to units
+        (pc.Vllm(max_num_batched_tokens=8192), 500, 40, 16, 3.0),  # all in one pass
+        (pc.Vllm(max_num_batched_tokens=8192, max_num_seqs=8), 500, 40, 19, 0.0),  # eight seats at a time
+        (pc.Sglang(chunked_prefill_size=1024), 700, 30, 23, 5.0),  # a wave
+        (pc.Sglang(chunked_prefill_size=1024, max_running_requests=8), 700, 30, 21, 0.0),  # waves of eight
+    ],
+)
+def test_what_repeats_from_the_start_is_exact(engine, isl, osl, clients, turnaround_ms):
+    timing = pc.LinearTiming(prefill=(5.0, 0.02, 1e-6, 5e-7), decode=(8.0, 0.05, 2e-6), combine="shared")
+    workload = pc.Workload.closed_loop(isl=isl, osl=osl, concurrency=clients, turnaround_ms=turnaround_ms)
+    report = pc.evaluate_closed_loop(workload, engine, timing)
+    options = engine.model_dump(exclude_unset=True) | {"backend": engine.backend}
+    found = pc.screen([options], workload, timing).iloc[0]
+    assert found["throughput_rps"] == pytest.approx(report.throughput_per_s, rel=1e-9)
+    assert found["ttft_steady_p99_lo"] == pytest.approx(report.ttft_ms.quantile(0.99), rel=1e-8)
+    assert found["ttft_steady_p99_hi"] == pytest.approx(report.ttft_ms.quantile(0.99), rel=1e-8)
+    assert found["ttft_steady_p99"] == pytest.approx(report.ttft_ms.quantile(0.99), rel=1e-8)
+
+
+def test_specs_and_candidates_are_the_same_engines():
+    frame = draw(20, 5)
+    for row, (_, engine, _) in zip(frame.to_dict("records"), specs(frame), strict=True):
+        assert engine.backend == row["backend"]
