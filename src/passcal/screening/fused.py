@@ -34,6 +34,8 @@ def fused(c: Any, w: Any, atoms: Any) -> None:
         w.own_ms = w.span * w.chunk_ms - (w.chunk_ms - w.rest_ms) / w.group
     if several and w.mixed > w.turn:
         crowded(c, w, atoms)
+    elif w.queued and c.think_ms > 0.0 and c.clients - w.n < w.size:
+        scattered(c, w, atoms)
     elif w.count == 1.0:
         together(c, w, atoms)
     elif w.queued:
@@ -102,6 +104,20 @@ def crowded(c: Any, w: Any, atoms: Any) -> None:
     w.span_ms = w.more * a_pass
     w.own_ms = w.span * a_pass
     by_little(c, w, atoms, a_pass, (w.gap + w.span + 2.0) * w.full_ms, min((w.mixed - w.turn) / w.n, 0.5))
+
+
+@jit
+def scattered(c: Any, w: Any, atoms: Any) -> None:
+    """Fewer wait than a cohort has seats, and the others are not back yet: cohorts split until prompts come one by one, and passes are all alike."""
+    w.regime = CROWDED
+    if w.count == 1.0 and w.more > 0.0:  # no longer in one pass
+        w.cycle_ms += (w.n - 1.0) * (c.a0 - c.saved_ms) + (1.0 + c.ahead) * c.d0
+        w.turn = w.more + 1.0 + c.ahead
+    w.rate = min(w.n / w.cycle_ms, c.clients / (w.cycle_ms + c.think_ms))
+    a_pass = w.cycle_ms / w.turn
+    w.span_ms = w.more * a_pass
+    w.own_ms = w.span * a_pass
+    by_little(c, w, atoms, a_pass, 0.0, 0.0)
 
 
 @jit

@@ -67,10 +67,13 @@ def wave(c: Any, w: Any, out: Any) -> None:
     stair = w.mean_ms
     first, step = c.d0 + w.n * (c.d1 + c.d2 * (c.isl + 1.0)), c.d2 * w.n
     rows_ms = w.more * first + step * w.more * (w.more - 1.0) * 0.5
-    w.cycle_ms = w.own_ms + rows_ms + think
-    w.rate = w.n / w.cycle_ms
-    turns = floor((c.clients - w.n) / w.n)
-    later = c.clients - w.n - turns * w.n
+    w.cycle_ms = w.own_ms + rows_ms
+    if w.queued and c.think_ms >= (ceil(c.clients / w.n) - 1.0) * w.cycle_ms:  # waves that find their seats free
+        w.queued, think = 0.0, c.think_ms
+    w.cycle_ms += think
+    w.rate = (w.n if w.queued else c.clients) / w.cycle_ms
+    turns = floor((c.clients - w.n) / w.n) if w.queued else 0.0
+    later = c.clients - w.n - turns * w.n if w.queued else 0.0
     w.mean_ms = stair + think + w.cycle_ms * (turns + later / w.n)
     w.span_ms = w.own_ms - stair + rows_ms
     for a in range(len(LEVELS)):
@@ -119,22 +122,24 @@ def prompts_only(c: Any, w: Any, atoms: Any, out: Any) -> None:
     w.regime, w.n, w.more, w.span_ms = PROMPTS, min(c.clients, c.seats), 0.0, 0.0
     w.queued = c.clients > w.n
     form_wave(c, w)
-    passes = c.clients * c.new / c.budget
     out[9], out[10] = w.mean_ms + c.think_ms, w.own_ms + c.think_ms
+    turn = w.mixed if w.mixed == 1.0 else 1.0 + c.ahead  # passes from a prompt to the next of its seat, at least
+    passes = max(turn, w.n * c.new / c.budget)
+    a_pass = c.a0 + w.n * w.prompt_ms / passes
+    w.mean_ms = c.clients / w.n * passes * a_pass
+    if w.queued:
+        out[9], out[10] = (c.clients + 1.0) * 0.5 * w.mean_ms / c.clients + c.think_ms, w.mean_ms + c.think_ms
+    if c.think_ms > 0.0:
+        w.mean_ms = max(w.mean_ms, c.think_ms + max(1.0, c.new / c.budget) * a_pass)
     if w.mixed == 1.0 and not w.queued:
         w.mean_ms = w.own_ms + c.think_ms
         put(atoms, 0, 1.0, w.mean_ms, w.mean_ms)
-        w.atoms = 1.0
+        put(atoms, 1, 0.0, w.mean_ms, w.mean_ms)
     else:
-        a_pass = c.a0 + c.budget / c.new * w.prompt_ms
-        w.mean_ms = passes * a_pass
-        if w.queued:
-            out[9], out[10] = (c.clients + 1.0) * 0.5 * w.mean_ms / c.clients + c.think_ms, w.mean_ms + c.think_ms
-        if c.think_ms > 0.0:
-            w.mean_ms = max(w.mean_ms, c.think_ms + max(1.0, c.new / c.budget) * a_pass)
-        low = floor(w.mean_ms / a_pass)
-        put(atoms, 0, low + 1.0 - w.mean_ms / a_pass, low * a_pass, low * a_pass)
-        put(atoms, 1, w.mean_ms / a_pass - low, (low + 1.0) * a_pass, (low + 1.0) * a_pass)
-        w.atoms, w.own_ms = 2.0, max(1.0, ceil(c.new / c.budget)) * a_pass
+        low = floor(w.mean_ms / a_pass + 1e-9)
+        put(atoms, 0, min(low + 1.0 - w.mean_ms / a_pass, 1.0), low * a_pass, low * a_pass)
+        put(atoms, 1, max(w.mean_ms / a_pass - low, 0.0), (low + 1.0) * a_pass, (low + 1.0) * a_pass)
+        w.own_ms = max(1.0, ceil(c.new / c.budget)) * a_pass
+    w.atoms = 2.0
     w.rate = c.clients / w.mean_ms
     out[12] = out[13] = np.nan
