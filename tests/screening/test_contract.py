@@ -65,6 +65,8 @@ def test_no_value_is_the_engines_default():
         ({"backend": "vllm", "prefix": 1000}, "prefix"),
         ({"backend": "vllm", "concurrency": 0}, "concurrency"),
         ({"backend": "vllm", "turnaround_ms": -1.0}, "turnaround_ms"),
+        ({"backend": "vllm", "rate_per_s": -1.0}, "rate_per_s"),
+        ({"backend": "vllm", "rate_per_s": 1.0, "concurrency": 4}, "rate_per_s"),
         ({"backend": "vllm", "max_num_batched_tokens": 100}, "max_num_batched_tokens"),
         ({"backend": "vllm", "max_num_seqs": "many"}, "max_num_seqs"),
         ({"backend": "vllm", "a0": 1.0, "d0": 1.0, "combine": "most"}, "combine"),
@@ -85,6 +87,9 @@ def test_what_cannot_be_is_refused_by_name(row, text):
         pc.Workload.closed_loop(isl=10, osl=5, concurrency=3, requests=30),
         pc.Workload.closed_loop(isl=10, osl=5, concurrency=3, stagger_ms=1.0),
         pc.Workload.replay([(0.0, 10, 5)]),
+        pc.Workload.open_loop(isl=10, osl=5, rate_per_s=1.0, arrivals="constant"),
+        pc.Workload.open_loop(isl=10, osl=5, rate_per_s=1.0, horizon_requests=10),
+        pc.Workload.closed_loop(isl=pc.Lengths.uniform(10, 20), osl=5, concurrency=3),
     ],
 )
 def test_other_traffic_is_refused(workload):

@@ -14,7 +14,7 @@ from passcal.core.compiled import jit
 from passcal.screening.price import attention_ms, chunks_of, pass_ms
 from passcal.screening.tables import ALTERNATING, SGLANG_MIXED, TRTLLM
 
-__all__ = ["bracket"]
+__all__ = ["at_best", "bracket"]
 
 
 @jit

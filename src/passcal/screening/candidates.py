@@ -10,12 +10,14 @@ from passcal.screening.linearise import coefficients
 from passcal.screening.options import BUDGET, known_options
 from passcal.screening.tables import CANDIDATE
 from passcal.screening.worker import fill_worker
+from passcal.spec.lengths import Lengths
+from passcal.spec.open_loop import OpenLoop
 from passcal.spec.workload import ClosedLoop, Workload
 from passcal.timing.base import COMBINE, TimingModel
 
 __all__ = ["candidate_rows", "refuse_unknown"]
 
-WORKLOAD = ("isl", "prefix", "osl", "concurrency", "turnaround_ms")
+WORKLOAD = ("isl", "prefix", "osl", "concurrency", "turnaround_ms", "rate_per_s")
 TIMING = ("a0", "a1", "a2", "a3", "d0", "d1", "d2")
 
 
@@ -58,7 +60,7 @@ def candidate_rows(columns: Columns, workload: Workload | None, timing: TimingMo
 
     Raises:
         SpecError: something missing, or a value out of range.
-        Unsupported: a workload that is no endless closed loop of one shape.
+        Unsupported: a workload other than an endless closed loop or Poisson arrivals, of one shape.
     """
     backend = columns["backend"]
     rows = np.zeros(len(backend.codes), CANDIDATE)
@@ -73,36 +75,45 @@ def candidate_rows(columns: Columns, workload: Workload | None, timing: TimingMo
 
 
 def fill_workload(rows: Any, columns: Columns, workload: Workload | None) -> None:
-    """Lengths, clients, and the time from a client's last token to its next request being visible."""
+    """Lengths, clients or a rate, and the time from a client's last token to its next request being visible."""
     fallback: dict[str, Any] = dict.fromkeys(WORKLOAD) | {"prefix": 0, "turnaround_ms": 0.0}
     ingest = 0.0
     if workload is not None:
-        fallback, ingest = closed_loop(workload)
-    for name, field in zip(WORKLOAD, ("isl", "past", "osl", "clients", "think_ms"), strict=True):
+        fallback, ingest = single_shape(workload)
+    rates = number(columns, "rate_per_s", fallback["rate_per_s"])
+    rows["rate"] = np.where(np.isnan(rates), 0.0, rates / 1000.0)
+    if not ((rows["rate"] >= 0) & (rows["rate"] < np.inf)).all() or np.any(rates == 0):
+        raise SpecError("rate_per_s: must be finite and above 0; correct it, or leave it empty for a closed loop")
+    for name, field in zip(WORKLOAD, ("isl", "past", "osl", "clients", "think_ms"), strict=False):
         rows[field] = number(columns, name, fallback[name])
-        if np.isnan(rows[field]).any():
+        missing = np.isnan(rows[field])
+        if name == "concurrency":
+            if (~missing & (rows["rate"] > 0)).any() and "concurrency" in columns and "rate_per_s" in columns:
+                at = int(np.argmax(~missing & (rows["rate"] > 0)))
+                raise SpecError(f"row {at}: concurrency and rate_per_s are both given; leave one empty")
+            rows[field], missing = np.where(rows["rate"] > 0, 1.0, rows[field]), missing & (rows["rate"] == 0)
+        if missing.any():
             raise SpecError(f"{name} is missing: give it as a column, or give a workload")
     rows["new"] = rows["isl"] - rows["past"]
     rows["think_ms"] += rows["isl"] * (ingest / 1000.0)
 
 
-def closed_loop(workload: Workload) -> tuple[dict[str, Any], float]:
+def single_shape(workload: Workload) -> tuple[dict[str, Any], float]:
     """Its values, and what each prompt token adds to the turnaround, in us."""
-    if (
-        not isinstance(workload, ClosedLoop)
-        or len(set(workload.shapes)) > 1
-        or workload.requests
-        or workload.stagger_ms
-    ):
+    shapes: Any = getattr(workload, "shapes", ())
+    endless = isinstance(workload, ClosedLoop) and not workload.requests and not workload.stagger_ms
+    poisson = isinstance(workload, OpenLoop) and workload.arrivals == "poisson" and workload.horizon_requests is None
+    if not (endless or poisson) or isinstance(shapes, Lengths) or len(set(shapes)) > 1:
         raise Unsupported(
-            "screen: the workload must be an endless closed loop of one shape without stagger; use pc.evaluate for others"
+            "screen: the workload must be an endless closed loop without stagger, or Poisson arrivals, of one shape; use pc.evaluate for others"
         )
-    isl, prefix, osl, group, _, pinned, most = workload.shapes[0]
+    isl, prefix, osl, group, _, pinned, most = shapes[0]
     if group >= 0 or pinned >= 0 or most != osl:
         raise Unsupported(
             "screen: prefix groups, pinned ranks and max_tokens other than osl are not in the closed form; use pc.evaluate"
         )
-    values = (isl, prefix, osl, workload.concurrency, workload.turnaround_ms)
+    clients, rate = getattr(workload, "concurrency", None), getattr(workload, "rate_per_s", None)
+    values = (isl, prefix, osl, clients, workload.turnaround_ms, rate)
     return dict(zip(WORKLOAD, values, strict=True)), workload.ingest_us_per_token
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from passcal.core.compiled import entry, jit
-from passcal.screening.bracket import bracket
+from passcal.screening.arrivals import OVERLOAD, arrive
+from passcal.screening.bracket import at_best, bracket
 from passcal.screening.fused import CROWDED, FULL, fused
 from passcal.screening.gaps import gaps
 from passcal.screening.price import level, sort_atoms
@@ -41,6 +42,9 @@ def screen_rows(candidates: Any, work: Any, atoms: Any, out: Any) -> None:
 @jit
 def screen_one(c: Any, w: Any, atoms: Any, out: Any) -> None:
     """All figures of one candidate."""
+    if c.rate > 0.0:
+        screen_open(c, w, atoms, out)
+        return
     if c.calendar == ALTERNATING and c.osl > 1.0:
         wave(c, w, out)
     else:
@@ -62,6 +66,27 @@ def screen_one(c: Any, w: Any, atoms: Any, out: Any) -> None:
     out[11] = out[14] = w.span_ms / w.more if w.more > 0.0 else np.nan
     out[35], out[36] = 1000.0 * w.rate, 1000.0 * w.rate * c.osl
     out[REGIME], out[BINDING] = w.regime, binding(c, w)
+
+
+@jit
+def screen_open(c: Any, w: Any, atoms: Any, out: Any) -> None:
+    """An open loop: its engine's capacity from twice as many clients as seats, then what a request finds."""
+    think, c.clients, c.think_ms = c.think_ms, 2.0 * c.seats, 0.0
+    if c.calendar == ALTERNATING and c.osl > 1.0:
+        wave(c, w, out)
+    elif c.calendar == ALTERNATING:
+        prompts_only(c, w, atoms, out)
+    else:
+        fused(c, w, atoms)
+    c.think_ms = think
+    out[12], out[13] = arrive(c, w, atoms, 1.0 * w.rate)
+    latencies(c, w, atoms, out)
+    out[0], out[21] = w.mean_ms, w.mean_ms + w.span_ms
+    out[7], out[8] = at_best(c) * (1.0 - 1e-9), np.inf
+    out[9] = out[10] = np.nan
+    out[11] = out[14] = w.span_ms / w.more if w.more > 0.0 else np.nan
+    out[35], out[36] = 1000.0 * w.rate, 1000.0 * w.rate * c.osl
+    out[REGIME], out[BINDING] = w.regime, BUDGET if w.regime == OVERLOAD else CLIENTS
 
 
 @jit

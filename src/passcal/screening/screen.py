@@ -26,9 +26,9 @@ def screen(candidates: Any, workload: Workload | None = None, timing: TimingMode
 
     Args:
         candidates: a frame, a mapping of columns, or rows as mappings. Columns are `backend`, engine options in the engine's own spelling, and
-            optionally `isl`, `prefix`, `osl`, `concurrency`, `turnaround_ms` and coefficients `a0` to `a3`, `d0` to `d2`, `combine`, which
+            optionally `isl`, `prefix`, `osl`, `concurrency` or `rate_per_s`, `turnaround_ms` and coefficients `a0` to `a3`, `d0` to `d2`, `combine`, which
             replace those of `workload` and `timing`. No value (None, NaN) is the engine's default.
-        workload: an endless closed loop of one shape.
+        workload: an endless closed loop, or Poisson arrivals, of one shape.
         timing: the price of a pass; anything but a `LinearTiming` without capture sizes is asked at a few passes of each candidate, row by row.
 
     Returns:
@@ -83,7 +83,8 @@ def labelled(figures: Any, index: Any) -> pd.DataFrame:
     texts["binding"] = texts_of(found["binding"], BINDINGS)
     texts["regime"] = texts_of(found["regime"], REGIMES)
     uncounted = np.full(count, np.nan)  # the use of KV, and evictions where it binds
-    evicted = np.where(found["regime"] == REGIMES.index("kv"), np.nan, found["ttft_steady_mean"] * 0.0)
+    unknown = np.isin(found["regime"], (REGIMES.index("refine"), REGIMES.index("kv")))
+    evicted = np.where(unknown, np.nan, 0.0)
     out: dict[str, Any] = {}
     for name in (*COLUMNS, "regime"):
         if name in texts:

@@ -32,6 +32,7 @@ CANDIDATE = np.dtype(
             "osl",
             "clients",
             "ahead",  # 1: a pass is planned when the one before it starts
+            "rate",  # requests a ms of an open loop; 0: a closed loop
             "think_ms",  # from a client's last token to its next request being visible
             "unit",  # tokens that a cut chunk is a multiple of
             "a0",
@@ -124,5 +125,7 @@ REGIMES = (  # how clients travel
     "wave",  # all prompts, then all rows
     "prompts",  # outputs of one token: prompts only
     "kv",  # as many as KV holds
+    "open",  # an open loop
+    "overload",  # an open loop above what the engine serves
 )
 BINDINGS = ("clients", "seats", "budget", "kv", "prefill", "decode")

@@ -59,7 +59,8 @@ def fill_worker(rows: Any, backend: str, columns: Columns, here: Any) -> None:
     if backend == "sglang":
         covered &= (rows["budget"][here] > 0) & (take("max_prefill_tokens") >= rows["budget"][here])
         rows["budget"][here] = np.maximum(rows["budget"][here], 1.0)
-    fits = ~(held < np.minimum(rows["clients"][here], rows["seats"][here]))
+    needed = np.where(rows["rate"][here] > 0, rows["seats"][here], rows["clients"][here])
+    fits = ~(held < np.minimum(needed, rows["seats"][here]))
     rows["covered"][here], rows["proven"][here] = covered, fits
     rows["in_kv"][here] = np.where(fits, np.inf, np.maximum(let_in, 1.0))
 
