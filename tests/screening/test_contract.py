@@ -1,5 +1,11 @@
 """What screen() takes and gives: every column is read or refused, and a row does not depend on the others."""
 
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +20,24 @@ TIMING = pc.LinearTiming(prefill=(5.0, 0.02, 1e-6, 5e-7), decode=(8.0, 0.05, 2e-
 
 def figures(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[[*COLUMNS, "regime"]]
+
+
+@pytest.mark.slow
+def test_the_uncompiled_screener_says_the_same():
+    code = (
+        "import sys, passcal as pc\n"
+        "from tools.screening.draw import EXTRA, draw\n"
+        "pc.screen(draw(40, 4).drop(columns=[*EXTRA])).to_pickle(sys.argv[1])"
+    )
+    found = []
+    for mode in ("", "1"):
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder) / "found"
+            subprocess.run(
+                [sys.executable, "-c", code, place], env=os.environ | {"PASSCAL_INTERPRET": mode}, check=True
+            )
+            found.append(pd.read_pickle(place))
+    pd.testing.assert_frame_equal(*found, rtol=1e-12)
 
 
 @pytest.mark.slow

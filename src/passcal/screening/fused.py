@@ -29,12 +29,12 @@ def fused(c: Any, w: Any, atoms: Any) -> None:
         full(c, w, atoms)
         return
     w.rate = w.n / w.cycle_ms
-    w.own_ms = w.span * ((w.count - 1.0) * w.size * w.cohort_ms + w.last * w.last_ms) / w.n
+    w.own_ms = w.span * ((w.count - 1.0) * w.cohort * w.cohort_ms + w.last * w.last_ms) / w.n
     if w.span > 1.0:
         w.own_ms = w.span * w.chunk_ms - (w.chunk_ms - w.rest_ms) / w.group
     if several and w.mixed > w.turn:
         crowded(c, w, atoms)
-    elif w.queued and c.think_ms > 0.0 and c.clients - w.n < w.size:
+    elif w.queued and c.think_ms > 0.0 and c.clients - w.n < w.cohort:
         scattered(c, w, atoms)
     elif w.count == 1.0:
         together(c, w, atoms)
@@ -145,7 +145,7 @@ def queue_for_seats(c: Any, w: Any, atoms: Any) -> None:
     later = c.clients - w.n - turns * w.n
     step = w.cohort_ms if w.span == 1.0 else w.mixed * w.cohort_ms / w.n
     start = turns * w.cycle_ms + w.cohort_ms * w.span + w.gap * step
-    ahead, behind = later / w.size, (w.n - later) / w.size
+    ahead, behind = later / w.cohort, (w.n - later) / w.cohort
     up, down = floor(ahead), floor(behind)
     put(atoms, 0, (w.n - later) * (1.0 - ahead + up), start + up * step, start + up * step)
     put(atoms, 1, (w.n - later) * (ahead - up), start + (up + 1.0) * step, start + (up + 1.0) * step)
@@ -168,7 +168,7 @@ def returning(c: Any, w: Any, atoms: Any) -> None:
     w.regime = RETURNING
     tail = w.drain_ms / (w.count - 1.0)
     most = c.think_ms + (w.count - 1.0) * w.cohort_ms * w.span
-    put(atoms, 0, w.size * (w.count - 1.0), c.think_ms + w.first_ms * w.span, most - (w.count - 2.0) * tail)
+    put(atoms, 0, w.cohort * (w.count - 1.0), c.think_ms + w.first_ms * w.span, most - (w.count - 2.0) * tail)
     end = most + w.last_ms * w.span - (w.count - 1.0) * tail
     put(atoms, 1, w.last, end, end)
     settle_mean(w, atoms, 2)
@@ -202,9 +202,9 @@ def cohorts(c: Any, w: Any, atoms: Any) -> None:
     early = min(gap, w.count - 1.0)
     low = gap * rows_only + w.first_ms
     grown = max(w.cohort_ms - rows_only, 0.0) * max(early - 1.0, 0.0)
-    put(atoms, 0, w.size * early, low, low + grown)
+    put(atoms, 0, w.cohort * early, low, low + grown)
     wait = early * w.cohort_ms + (gap - early) * rows_only
-    put(atoms, 1, w.size * (w.count - 1.0 - early), wait + w.first_ms, wait + w.before_last_ms)
+    put(atoms, 1, w.cohort * (w.count - 1.0 - early), wait + w.first_ms, wait + w.before_last_ms)
     put(atoms, 2, w.last, wait + w.last_ms, wait + w.last_ms)
     settle_mean(w, atoms, 3)
     w.span_ms = max(c.clients / w.rate - w.mean_ms, 0.0)

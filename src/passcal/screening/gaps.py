@@ -35,9 +35,9 @@ def gaps(c: Any, w: Any, atoms: Any) -> tuple[float, float]:
         only = 0.0
     draining = 0.0
     if w.idle:  # fewer and fewer rows
-        draining = min(w.size * w.span * (w.count - 1.0) * w.count * 0.5, only)
+        draining = min(w.cohort * w.span * (w.count - 1.0) * w.count * 0.5, only)
     put(atoms, 2, only - draining, young, old)
-    put(atoms, 3, draining, c.d0 + w.size * w.row_ms, young)
+    put(atoms, 3, draining, c.d0 + w.cohort * w.row_ms, young)
     sort_atoms(atoms, 4)
     return level(atoms, 4, 0.5), level(atoms, 4, 0.99)
 
@@ -49,7 +49,7 @@ def rows_beside_chunks(w: Any, atoms: Any) -> None:
         rows = (w.count - 1.0) * (w.first_rows + 4.0 * w.middle_rows + w.before_last_rows) / 6.0
         last = w.last_rows
         if w.idle:
-            rows, last = (w.count - 1.0) * w.size * (w.count - 2.0) * 0.5, (w.count - 1.0) * w.size
+            rows, last = (w.count - 1.0) * w.cohort * (w.count - 2.0) * 0.5, (w.count - 1.0) * w.cohort
         low, high = min(w.first_ms, w.before_last_ms), max(w.first_ms, w.before_last_ms)
         put(atoms, 0, rows, low, high)
         put(atoms, 1, last, w.last_ms, w.last_ms)

@@ -4,21 +4,28 @@ from typing import Any
 
 import numpy as np
 
-from passcal.core.compiled import entry, jit
+from passcal.core.compiled import entry, jit, table
 from passcal.screening.arrivals import OVERLOAD, arrive
 from passcal.screening.bracket import at_best, bracket
 from passcal.screening.fused import CROWDED, FULL, fused
 from passcal.screening.gaps import gaps
 from passcal.screening.price import level, sort_atoms
 from passcal.screening.startup import startup
-from passcal.screening.tables import ALTERNATING, LEVELS
+from passcal.screening.tables import ALTERNATING, FIGURES, LEVELS, WORK
 from passcal.screening.wave import PROMPTS, WAVE, prompts_only, wave
 
-__all__ = ["screen_rows"]
+__all__ = ["figures_of"]
 
 REGIME, BINDING = 37, 38
 CLIENTS, SEATS, BUDGET, KV, PREFILL, DECODE = 0, 1, 2, 3, 4, 5
 IN_KV = 9  # regime
+
+
+def figures_of(rows: Any) -> Any:
+    """`FIGURES` of `CANDIDATE` rows: one row each, one column a figure. Changes the rows."""
+    out = np.empty((len(rows), len(FIGURES)))
+    screen_rows(table(rows), table(np.zeros(1, WORK)), np.zeros((8, 3)), out)
+    return out
 
 
 @entry

@@ -42,12 +42,12 @@ def form_ring(c: Any, w: Any) -> None:
     room = c.budget - (n - 1.0 if w.more > 0.0 else 0.0)
     room = max(room, 1.0)
     w.chunk, w.span = chunks_of(c, room)
-    w.group, w.size, w.count, w.last = 1.0, 1.0, n, 1.0
+    w.group, w.cohort, w.count, w.last = 1.0, 1.0, n, 1.0
     if w.span == 1.0:
         most = floor((c.budget - n) / (c.new - 1.0)) if c.new > 1.0 and w.more > 0.0 else floor(c.budget / c.new)
-        w.size = min(max(most, 1.0), n)
-        w.count = ceil(n / w.size)
-        w.last = n - (w.count - 1.0) * w.size
+        w.cohort = min(max(most, 1.0), n)
+        w.count = ceil(n / w.cohort)
+        w.last = n - (w.count - 1.0) * w.cohort
         w.mixed = w.count
     else:
         left = min(max(w.span - c.new / w.chunk, 0.0), 0.999)  # of a prompt's last pass
@@ -62,9 +62,9 @@ def form_ring(c: Any, w: Any) -> None:
     if w.backlog:
         w.mixed = n * c.new / w.chunk
         if w.span == 1.0:
-            w.size = min(max((c.budget - n) / c.new, 1.0), n)
-            w.count = w.mixed = n / w.size
-            w.last = w.size
+            w.cohort = min(max((c.budget - n) / c.new, 1.0), n)
+            w.count = w.mixed = n / w.cohort
+            w.last = w.cohort
     w.turn = w.more + w.span + w.gap
     w.gap_cohorts = floor(w.gap / w.span)
 
@@ -82,9 +82,9 @@ def find_gap(c: Any, w: Any) -> None:
         return
     first, step = c.a0 + w.prompt_ms / w.span, 0.0  # passes behind the first cohort, with fewer and fewer rows
     if w.more > 0.0:
-        left = c.d0 + max(w.n - w.size, 0.0) * w.row_ms
-        first = pass_ms(c, c.a0 + w.size * w.prompt_ms / w.span, left) if w.mixed > c.osl else left
-        step = w.size * w.row_ms / w.span
+        left = c.d0 + max(w.n - w.cohort, 0.0) * w.row_ms
+        first = pass_ms(c, c.a0 + w.cohort * w.prompt_ms / w.span, left) if w.mixed > c.osl else left
+        step = w.cohort * w.row_ms / w.span
     missed = c.think_ms / first
     if step > 1e-12:
         middle = first + step * 0.5
@@ -100,15 +100,15 @@ def find_gap(c: Any, w: Any) -> None:
 @jit
 def cohort_pass(c: Any, w: Any, j: float) -> tuple[float, float]:
     """The pass that carries cohort j, and its decode rows: cohorts before it are young, those behind it old, and the next ones wait."""
-    rows, context = w.size * j, w.size * (j * c.isl + w.span * j * (j + 1.0) * 0.5)
+    rows, context = w.cohort * j, w.cohort * (j * c.isl + w.span * j * (j + 1.0) * 0.5)
     first = j + 1.0 + w.gap_cohorts
     if first <= w.count - 1.0:
         whole = max(w.count - 1.0 - first, 0.0)
         behind = (first + w.count - 2.0 - 2.0 * j) * 0.5 * whole
-        rows += w.size * whole + w.last
-        context += w.size * (whole * (c.isl + w.turn) - w.span * behind)
+        rows += w.cohort * whole + w.last
+        context += w.cohort * (whole * (c.isl + w.turn) - w.span * behind)
         context += w.last * (c.isl + w.turn - w.span * (w.count - 1.0 - j))
-    prompts = w.size if j < w.count - 1.0 else w.last
+    prompts = w.cohort if j < w.count - 1.0 else w.last
     rows_ms = c.d0 + c.d1 * rows + c.d2 * context if rows > 0.0 else 0.0
     return pass_ms(c, c.a0 + prompts * w.prompt_ms / w.span, rows_ms), rows
 
@@ -125,7 +125,9 @@ def price_ring(c: Any, w: Any) -> None:
     if w.count > 2.0:
         w.middle_ms, w.middle_rows = cohort_pass(c, w, floor((w.count - 1.0) * 0.5))
         w.cohort_ms = (w.first_ms + 4.0 * w.middle_ms + w.before_last_ms) / 6.0
-    w.rows_only_ms = max(c.d0 + w.n * w.row_ms - w.gap * 0.5 * w.size * w.row_ms / w.span, 0.0) if w.more > 0.0 else 0.0
+    w.rows_only_ms = (
+        max(c.d0 + w.n * w.row_ms - w.gap * 0.5 * w.cohort * w.row_ms / w.span, 0.0) if w.more > 0.0 else 0.0
+    )
     if w.span > 1.0:
         rows = max(w.n - 1.0 - w.gap_cohorts, 0.0)
         rows_ms = c.d0 + rows * w.row_ms if w.more > 0.0 and rows > 0.0 else 0.0
@@ -159,6 +161,6 @@ def price_turn(c: Any, w: Any) -> None:
     w.drain_ms = 0.0
     if w.idle:
         if w.count > 1.0 and w.more > 0.0:
-            w.drain_ms = behind * c.d0 + w.row_ms * behind * (w.size * w.count * 0.5 - (w.size - w.last))
+            w.drain_ms = behind * c.d0 + w.row_ms * behind * (w.cohort * w.count * 0.5 - (w.cohort - w.last))
             w.drain_ms = max(w.drain_ms, 0.0)
         w.cycle_ms += c.think_ms - w.drain_ms

@@ -9,8 +9,8 @@ from passcal.columns import COLUMNS
 from passcal.errors import SpecError
 from passcal.screening.candidates import candidate_rows, refuse_unknown
 from passcal.screening.columns_in import Coded, Column, part_of
-from passcal.screening.kernel import screen_rows
-from passcal.screening.tables import BINDINGS, FIGURES, REGIMES, WORK
+from passcal.screening.kernel import figures_of
+from passcal.screening.tables import BINDINGS, FIGURES, REGIMES
 from passcal.spec.workload import Workload
 from passcal.timing.base import TimingModel
 
@@ -46,12 +46,10 @@ def screen(candidates: Any, workload: Workload | None = None, timing: TimingMode
     columns = {str(name): column_of(frame[name]) for name in frame.columns}
     refuse_unknown(columns)
     figures = np.empty((len(FIGURES), len(frame)))
-    work, atoms, part = np.zeros(1, WORK), np.zeros((8, 3)), np.empty((CHUNK, len(FIGURES)))
     for start in range(0, len(frame), CHUNK):
         end = min(start + CHUNK, len(frame))
         rows = candidate_rows(part_of(columns, start, end), workload, timing)
-        screen_rows(rows, work, atoms, part)
-        figures[:, start:end] = part[: end - start].T
+        figures[:, start:end] = figures_of(rows).T
     return pd.concat([frame, labelled(figures, frame.index)], axis=1)
 
 

@@ -62,7 +62,7 @@ WORK = np.dtype(
             "per_request",  # passes of a full engine
             "full_ms",  # a pass of a full engine
             "full_rate",  # requests a ms of a full engine
-            "size",  # prompts of a cohort
+            "cohort",  # prompts of one
             "count",  # cohorts of a turn
             "last",  # prompts of the last cohort
             "chunk",  # tokens of a prompt in a pass
