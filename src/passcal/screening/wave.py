@@ -70,6 +70,11 @@ def wave(c: Any, w: Any, out: Any) -> None:
     w.cycle_ms = w.own_ms + rows_ms
     if w.queued and c.think_ms >= (ceil(c.clients / w.n) - 1.0) * w.cycle_ms:  # waves that find their seats free
         w.queued, think = 0.0, c.think_ms
+    few = c.clients - w.n  # who goes on at once, while the others are away
+    apart = c.think_ms > ceil(few * c.new / c.budget) * c.a0 + few * w.prompt_ms
+    if w.queued and apart and c.think_ms < w.cycle_ms and few < w.n:
+        split_waves(c, w, out, rows_ms, stair)
+        return
     w.cycle_ms += think
     w.rate = (w.n if w.queued else c.clients) / w.cycle_ms
     turns = floor((c.clients - w.n) / w.n) if w.queued else 0.0
@@ -89,6 +94,27 @@ def wave(c: Any, w: Any, out: Any) -> None:
     out[28] = max(0.0, w.mean_ms - think - ceil(c.new / c.budget) * w.chunk_ms)
     out[12], out[13] = stalls(c, w, last, first, step, 0.5), stalls(c, w, last, first, step, 0.99)
     begin_wave(c, w, out, stair)
+
+
+@jit
+def split_waves(c: Any, w: Any, out: Any, rows_ms: float, stair: float) -> None:
+    """Fewer wait than there are seats, and the others are not back yet: waves split until prompts come one by one, and each pauses the rows."""
+    begin_wave(c, w, out, stair)
+    passes = ceil(c.new / c.budget)
+    own = passes * c.a0 + w.prompt_ms
+    w.cycle_ms += (w.n * passes - w.mixed) * c.a0
+    w.rate = min(w.n / w.cycle_ms, c.clients / (w.cycle_ms + c.think_ms))
+    w.span_ms = w.cycle_ms - own
+    w.mean_ms = max(c.clients / w.rate - w.span_ms, c.think_ms + own)
+    least = c.think_ms + own
+    row_pass = rows_ms / w.more
+    for a in range(len(LEVELS)):
+        out[1 + a] = least + 2.0 * LEVELS[a] * (w.mean_ms - least)
+        out[15 + a] = w.span_ms / w.more
+        out[22 + a] = out[1 + a] + w.span_ms
+        out[29 + a] = out[1 + a] - least
+    out[28] = w.mean_ms - least
+    out[12], out[13] = row_pass, row_pass + own if w.n - 1.0 > 0.01 * w.more else row_pass
 
 
 @jit
