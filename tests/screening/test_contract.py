@@ -93,6 +93,7 @@ def test_no_value_is_the_engines_default():
         ({"backend": "vllm", "rate_per_s": 1.0, "concurrency": 4}, "rate_per_s"),
         ({"backend": "vllm", "max_num_batched_tokens": 100}, "max_num_batched_tokens"),
         ({"backend": "vllm", "max_num_seqs": "many"}, "max_num_seqs"),
+        ({"backend": "trtllm", "max_num_tokens": 20}, "max_num_tokens"),
         ({"backend": "vllm", "a0": 1.0, "d0": 1.0, "combine": "most"}, "combine"),
         ({"backend": "vllm", "a0": -1.0, "d0": 1.0}, "a0"),
         ({"backend": "vllm", "a1": 1.0}, "timing"),
@@ -177,6 +178,11 @@ def test_callbacks_are_asked_where_a_candidate_runs():
     for name in ("throughput_rps", "ttft_steady_mean", "itl_p99"):
         assert asked[name] == pytest.approx(known[name], rel=1e-6)
     assert (asked["ttft_steady_p99_lo"], asked["ttft_steady_p99_hi"]) == (0.0, np.inf)
+
+
+def test_passes_that_cost_nothing_are_left_to_the_evaluator():
+    found = pc.screen([{"backend": "vllm"}], WORKLOAD, pc.LinearTiming(prefill=(0.0,), decode=(0.0,))).iloc[0]
+    assert (found["regime"], found["ttft_steady_p99_lo"]) == ("refine", 0.0)
 
 
 def test_an_empty_table_stays_empty():

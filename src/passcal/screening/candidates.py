@@ -71,6 +71,9 @@ def candidate_rows(columns: Columns, workload: Workload | None, timing: TimingMo
             fill_worker(rows, name, columns, here)
     check(rows)
     fill_timing(rows, columns, timing)
+    rows["covered"] *= (rows["a0"] + rows["a1"] > 0) & (
+        rows["d0"] + rows["d1"] > 0
+    )  # passes that cost nothing have no rate
     return rows
 
 

@@ -44,7 +44,7 @@ def fill_worker(rows: Any, backend: str, columns: Columns, here: Any) -> None:
     """Fill the rows `here`, all of one backend.
 
     Raises:
-        SpecError: a budget below the seats.
+        SpecError: a budget below the seats, or below a chunk's unit.
         Unsupported: a prefix where it is not modelled.
     """
     take = Options(backend, columns, here)
@@ -100,6 +100,12 @@ def fill_trtllm(rows: Any, take: Any, here: Any, isl: Any, osl: Any) -> tuple[An
     rows["ahead"][here] = take("overlap_scheduler") * np.where(take("admission_lookahead") == 0, 0.0, 1.0)
     size, unit = take("tokens_per_block"), take("chunk_unit")
     rows["unit"][here] = np.where(np.isnan(unit), size, unit)
+    starved = rows["budget"][here] < rows["unit"][here]
+    if starved.any():
+        at = here[int(np.argmax(starved))]
+        raise SpecError(
+            f"max_num_tokens={rows['budget'][at]:.0f}: must be at least the chunk unit of {rows['unit'][at]:.0f}; raise it, or lower chunk_unit"
+        )
     held = take("max_tokens_in_kv") // size // np.ceil((isl + osl) / size)
     average = take("max_tokens_in_kv") // size // np.ceil((isl + osl / 2) / size)
     return take("max_seq_len"), held, np.where(take.among("capacity_policy", ("GUARANTEED_NO_EVICT",)), held, average)
