@@ -38,7 +38,7 @@ class Lengths:
     def of(cls, rows: Any, limit: int, alive: int) -> "Lengths":
         """From a structured array whose fields have these names."""
         names = ("isl", "prefix", "osl", "group", "shared", "pinned", "most")
-        return cls(*(rows[name] for name in names), limit, alive)  # type: ignore[call-arg]
+        return cls(*(rows[name].astype(np.int64) for name in names), limit, alive)  # type: ignore[call-arg]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClosedLoop", "Replay", "Workload"]
 
-ARRIVALS = np.dtype([("dispatch_ms", "f8"), *((name, "i8") for name in ASKED)])
+ARRIVALS = np.dtype([("dispatch_ms", "f8"), *((name, "i4") for name in ASKED)])  # a long trace has millions
 
 
 class Workload(Spec):
