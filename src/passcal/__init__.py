@@ -30,6 +30,7 @@ from passcal.spec.sessions import Turn
 from passcal.spec.sla import Floor, Sla
 from passcal.spec.workload import Workload
 from passcal.stopping import Drained, LimitCycle, Window
+from passcal.sweep import pareto_front, sweep
 from passcal.timing.linear import LinearTiming
 from passcal.timing.phase import PhaseTiming
 from passcal.timing.roofline import Roofline
@@ -75,5 +76,7 @@ __all__ = [
     "evaluate_open_loop",
     "evaluate_replay",
     "evaluate_sessions",
+    "pareto_front",
     "screen",
+    "sweep",
 ]

@@ -1,0 +1,104 @@
+"""What no evaluation of a candidate can better: the most it serves, and the least its latencies are, in steady state.
+
+Counting arguments only. An engine runs one pass at a time, so a request costs it its own work and its share of what passes cost once, which at most
+`min(clients, seats)` rows or `budget` prompt tokens divide between them; and a client's turn is no shorter than that of one who is alone. The bracket
+on the p99 of TTFT is the screener's.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from passcal.screening.tables import ALTERNATING
+from passcal.spec.sla import Floor, Target
+
+__all__ = ["Bounds", "breaks", "keeps_for_sure", "no_bounds", "steady_bounds"]
+
+ROUNDING = 1e-9
+NOTHING = (np.inf, 0.0, 0.0, 0.0, 0.0, np.inf, 1.0)  # what is known where nothing is
+
+
+class Bounds(NamedTuple):
+    """Arrays over candidates; infinite or 0 where nothing is known.
+
+    Attributes:
+        most_per_s: requests a second, at most.
+        ttft_ms, tpot_ms, gap_ms: of any request or gap, at least.
+        p99_low_ms, p99_high_ms: of the p99 of TTFT.
+        osl: outputs of a request.
+    """
+
+    most_per_s: Any
+    ttft_ms: Any
+    tpot_ms: Any
+    gap_ms: Any
+    p99_low_ms: Any
+    p99_high_ms: Any
+    osl: Any
+
+
+def no_bounds(count: int) -> Bounds:
+    """Nothing known of any candidate."""
+    return Bounds._make(np.full(count, nothing) for nothing in NOTHING)
+
+
+def steady_bounds(c: Any, replicas: Any, low: Any, high: Any) -> Bounds:
+    """Of `CANDIDATE` rows whose prices are exact.
+
+    Args:
+        c: the rows.
+        replicas: workers of each.
+        low, high: the screener's bracket.
+    """
+    seats, more = np.minimum(c["clients"], c["seats"]), c["osl"] - 1.0
+    attention = c["a2"] * c["past"] * c["new"] + np.minimum(c["a2"] * 0.5, c["a3"]) * c["new"] ** 2
+    prompt, rows = c["a1"] * c["new"] + attention, more * (c["d1"] + c["d2"] * (c["isl"] + c["osl"] * 0.5))
+    prompts, steps = c["new"] / c["budget"], more / seats  # its share of passes
+    saved = np.where(c["calendar"] == ALTERNATING, 0.0, c["saved_ms"]) * np.minimum(prompts, steps)
+    apart = prompt + prompts * c["a0"], rows + steps * c["d0"]
+    busy = np.where(c["overlaps"] > 0, np.maximum(*apart), apart[0] + apart[1] - saved)
+    ttft = c["think_ms"] + np.ceil(prompts) * c["a0"] + prompt
+    turn = ttft + more * c["d0"] + rows
+    with np.errstate(divide="ignore"):
+        most = 1000.0 * np.minimum(replicas / busy, c["clients"] / turn) * (1.0 + ROUNDING)
+    tpot, gap = c["d0"] + rows / np.maximum(more, 1.0), c["d0"] + c["d1"] + c["d2"] * (c["isl"] + 1.0)
+    one, known = replicas == 1, (c["covered"] > 0) & (c["proven"] > 0)
+    found = Bounds(
+        most_per_s=most,
+        ttft_ms=ttft * (1.0 - ROUNDING),
+        tpot_ms=np.where(more > 0, tpot * (1.0 - ROUNDING), 0.0),
+        gap_ms=np.where(more > 0, gap * (1.0 - ROUNDING), 0.0),
+        p99_low_ms=np.where(one, low, 0.0),
+        p99_high_ms=np.where(one, high, np.inf),
+        osl=c["osl"],
+    )
+    return Bounds._make(np.where(known, here, nothing) for here, nothing in zip(found, NOTHING, strict=True))
+
+
+def breaks(target: Target, bounds: Bounds) -> Any:
+    """Where a target is broken for sure."""
+    if isinstance(target, Floor):
+        most = bounds.most_per_s * (1.0 if target.metric == "throughput_rps" else bounds.osl)
+        return most < target.limit
+    late = target.quantile != "mean" and float(target.quantile) >= 0.99
+    first = np.maximum(bounds.ttft_ms, bounds.p99_low_ms) if late else bounds.ttft_ms
+    least = {
+        "ttft": first,
+        "e2e": first + (bounds.osl - 1.0) * bounds.tpot_ms,
+        "tpot": bounds.tpot_ms,
+        "itl": bounds.gap_ms,
+        "queue": bounds.ttft_ms * 0.0,
+    }
+    return least[target.metric] > target.limit_ms
+
+
+def keeps_for_sure(target: Target, bounds: Bounds) -> Any:
+    """Where a target is kept for sure: those on quantiles of TTFT up to the p99."""
+    if (
+        isinstance(target, Floor)
+        or target.metric != "ttft"
+        or target.quantile == "mean"
+        or float(target.quantile) > 0.99
+    ):
+        return np.zeros(len(bounds.osl), bool)
+    return bounds.p99_high_ms <= target.limit_ms
