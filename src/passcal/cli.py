@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import typer
 
+from passcal import cli_sweep
 from passcal.terminal import console, tell_if_cold, waiting
 
 if TYPE_CHECKING:
@@ -203,6 +204,10 @@ def capacity(
     deliver_capacity(found, console(), json, csv, quiet)
     if not found.load:
         raise typer.Exit(FAILED)
+
+
+app.command()(guarded(cli_sweep.screen))
+app.command()(guarded(cli_sweep.sweep))
 
 
 @app.command()

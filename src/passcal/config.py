@@ -1,4 +1,4 @@
-"""YAML to an evaluation: sections (`workload`, `engine`, `deployment`, `timing`, `evaluate`, `sla`), with the names of the Python arguments.
+"""YAML to an evaluation: sections (`workload`, `engine`, `deployment`, `timing`, `evaluate`, `sla`, `grid`), with the names of the Python arguments.
 
 Nothing is ignored: an unknown key, a key given twice and a value out of range are refused with the key's path, the value and the rule.
 """
@@ -25,10 +25,19 @@ from passcal.timing.base import TimingModel
 from passcal.timing.linear import LinearTiming
 from passcal.timing.roofline import Roofline
 
-__all__ = ["Asked", "load_config", "read_config", "with_trace"]
+__all__ = [
+    "Asked",
+    "checked",
+    "load_config",
+    "read_config",
+    "read_engine",
+    "read_timing",
+    "read_workload",
+    "with_trace",
+]
 
 T = TypeVar("T")
-SECTIONS = ("workload", "engine", "deployment", "timing", "evaluate", "sla")
+SECTIONS = ("workload", "engine", "deployment", "timing", "evaluate", "sla", "grid")
 STOPS: Mapping[str, type[LimitCycle] | type[Window] | type[Drained]] = {
     "limit_cycle": LimitCycle,
     "window": Window,
@@ -156,6 +165,8 @@ def read_config(config: Mapping[str, Any], folder: Path) -> Asked:
     for name in ("workload", "engine", "timing"):
         if config.get(name) is None:
             raise SpecError(f"{name} is missing: add this section")
+    if config.get("grid") is not None:
+        raise SpecError("grid: is for passcal screen and sweep, and this asks about one candidate; remove this section")
     deployment = read_engine(config["engine"], config.get("deployment", {}))
     timing = read_timing(config["timing"])
     stop, start, phases = read_evaluate(config.get("evaluate"))

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from time import monotonic
 
-__all__ = ["listening", "tell"]
+__all__ = ["listening", "pace", "tell"]
 
 Listener = Callable[[int, int], object]
 LISTENER: ContextVar[Listener | None] = ContextVar("passcal_progress", default=None)
@@ -25,3 +26,20 @@ def tell(done: int, of: int) -> None:
     listener = LISTENER.get()
     if listener is not None:
         listener(done, of)
+
+
+def pace(clock: Callable[[], float] = monotonic) -> Callable[[int, int], str]:
+    """A text of how far a run is, how fast, and how long it may still take; what was done before it began is no speed of its own."""
+    began: tuple[float, int] | None = None
+
+    def text(done: int, of: int) -> str:
+        nonlocal began
+        now = clock()
+        if began is None:
+            began = now, done
+        if now <= began[0] or done <= began[1]:
+            return f"{done:,} of at most {of:,} candidates"
+        rate = (done - began[1]) / (now - began[0])
+        return f"{done:,} of at most {of:,} candidates, {rate:,.0f} a second, at most {(of - done) / rate:,.0f} s left"
+
+    return text

@@ -1,0 +1,108 @@
+"""The commands that take many candidates: `passcal screen` and `passcal sweep`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from passcal.terminal import console, tell_if_cold, waiting
+
+__all__ = ["screen", "sweep"]
+
+FAILED = 1
+Config = Annotated[Path, typer.Argument(help="YAML with the sections workload, engine, timing, sla, grid.")]
+Candidates = Annotated[
+    Path | None, typer.Option("--candidates", metavar="FILE", help="A CSV or Parquet file, instead of a grid.")
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key, as engine.max_num_seqs=64.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")]
+Csv = Annotated[str | None, typer.Option("--csv", metavar="FILE", help="Write one line a row; - for standard output.")]
+Parquet = Annotated[
+    Path | None, typer.Option("--parquet", metavar="FILE", help="The same as Parquet; needs passcal[parquet].")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks on standard error.")]
+
+
+def screen(
+    file: Config,
+    candidates: Candidates = None,
+    settings: Set = None,
+    json: Json = False,
+    csv: Csv = None,
+    parquet: Parquet = None,
+    quiet: Quiet = False,
+) -> None:
+    """Price every candidate by the closed form."""
+    from passcal.config import load_config
+    from passcal.errors import SpecError
+    from passcal.render_sweep import Outputs, deliver_screen
+    from passcal.screening.screen import screen as screened
+    from passcal.sweep_config import read_many
+    from passcal.timing.base import TimingModel
+
+    outputs = Outputs(json, csv, parquet, quiet)
+    outputs.check()
+    asked = read_many(load_config(file, settings or ()), file.parent, candidates)
+    if asked.sla:
+        raise SpecError("sla: a screen keeps every candidate; ask passcal sweep, or remove this section")
+    if not isinstance(asked.timing, TimingModel):
+        raise SpecError("timing.models: a screen has one timing model; ask passcal sweep, or give one")
+    tell_if_cold(quiet)
+    with waiting(f"screening {len(asked.candidates):,} candidates", quiet):
+        found = screened(asked.candidates, asked.workload, asked.timing)
+    deliver_screen(found, asked.candidates, outputs, console())
+
+
+def sweep(
+    file: Config,
+    candidates: Candidates = None,
+    sla: Annotated[
+        list[str] | None,
+        typer.Option(help="As ttft:p99<=500, itl:mean<=20 or throughput_rps>=8; instead of those in the file."),
+    ] = None,
+    objective: Annotated[
+        str, typer.Option(help="throughput, per_gpu, per_user, fewest_gpus or goodput.")
+    ] = "throughput",
+    top: Annotated[int, typer.Option(help="How many are wanted; 0: all that keep the service levels.")] = 10,
+    executor: Annotated[str | None, typer.Option(help="serial or threads.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Keep what is done here, and go on from there.")
+    ] = None,
+    settings: Set = None,
+    json: Json = False,
+    csv: Csv = None,
+    parquet: Parquet = None,
+    quiet: Quiet = False,
+) -> None:
+    """Find the best candidates that keep service levels; exit 1 if none does."""
+    from passcal.config import load_config
+    from passcal.progress import listening, pace
+    from passcal.render_sweep import Outputs, deliver_sweep
+    from passcal.sweep import sweep as swept
+    from passcal.sweep_config import read_many
+
+    outputs = Outputs(json, csv, parquet, quiet)
+    outputs.check()
+    sections = load_config(file, settings or ())
+    asked = read_many({**sections, "sla": list(sla)} if sla else sections, file.parent, candidates)
+    tell_if_cold(quiet)
+    text = pace()
+    with (
+        waiting(f"screening {len(asked.candidates):,} candidates", quiet) as say,
+        listening(lambda done, of: say(text(done, of))),
+    ):
+        found = swept(
+            asked.candidates,
+            asked.workload,
+            asked.timing,
+            sla=asked.sla,
+            objective=objective,  # type: ignore[arg-type]  # checked there
+            top=top or None,
+            executor=executor,
+            checkpoint=checkpoint,
+        )
+    deliver_sweep(found, asked.candidates, outputs, console())
+    if found.empty:
+        raise typer.Exit(FAILED)
