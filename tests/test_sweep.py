@@ -41,8 +41,11 @@ def brute_force(frame, sla, objective, top):
                 kept &= report.throughput_per_s >= target.limit
                 continue
             latency = getattr(report, f"{target.metric}_ms")
-            kept &= keeps(latency.quantile(target.quantile), target)
+            level = target.quantile
+            kept &= keeps(latency.mean if level == "mean" else latency.quantile(level), target)
             each = report.requests()
+            if target.metric not in ("ttft", "e2e"):
+                continue
             end = each["first_ms"] if target.metric == "ttft" else each["done_ms"]
             latencies.append(end - each["dispatch_ms"] <= target.limit_ms)
         tpot = report.tpot_ms.mean
@@ -71,6 +74,18 @@ def test_the_best_are_those_of_brute_force(objective):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("limit", [9.5, 11.0, 14.0, 20.0])
+def test_targets_that_cannot_hold_together(limit):
+    """Of TTFT and of gaps: the best are the same."""
+    frame = candidates(150, 8)
+    sla = (pc.Sla("ttft", 0.99, 150), pc.Sla("itl", "mean", limit), pc.Sla("e2e", 0.95, 20 * limit))
+    found = pc.sweep(frame, None, TIMING, sla=sla, top=5)
+    assert found.index.tolist() == brute_force(frame, sla, "throughput", 5)
+    alone = [pc.sweep(frame, None, TIMING, sla=target, top=5).attrs["counts"]["rejected_by_bracket"] for target in sla]
+    assert found.attrs["counts"]["rejected_by_bracket"] > max(alone)
+
+
+@pytest.mark.slow
 def test_no_evaluation_betters_a_bound():
     """Of any objective or latency, for every way in which passes combine."""
     for seed, combine in enumerate(("sum", "shared", "max")):
@@ -85,7 +100,10 @@ def test_no_evaluation_betters_a_bound():
         assert (found["throughput_rps"] <= bounds.most_per_s).all()
         assert np.median(bounds.most_per_s / found["throughput_rps"]) < 1.5  # and bounds say something
         assert (found["ttft_steady_p50"] >= bounds.ttft_ms).all()
+        assert (found["e2e_mean"] >= bounds.e2e_mean_ms * (1 - 1e-9)).all()
+        assert (found["ttft_steady_p999"] <= bounds.longest_ttft_ms).all() and np.isfinite(bounds.longest_ttft_ms).any()
         more = frame["osl"] > 1
+        assert (found["itl_p99"] <= bounds.longest_gap_ms)[more].all()
         assert (found["tpot_p50"] >= bounds.tpot_ms)[more].all() and (found["itl_p50"] >= bounds.gap_ms)[more].all()
 
 

@@ -5,17 +5,18 @@ Counting arguments only. An engine runs one pass at a time, so a request costs i
 on the p99 of TTFT is the screener's.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from passcal.screening.tables import ALTERNATING
-from passcal.spec.sla import Floor, Target
+from passcal.screening.tables import ALTERNATING, TRTLLM, VLLM
+from passcal.spec.sla import Floor, Sla, Target
 
-__all__ = ["Bounds", "breaks", "keeps_for_sure", "no_bounds", "steady_bounds"]
+__all__ = ["Bounds", "break_together", "breaks", "keeps_for_sure", "no_bounds", "steady_bounds"]
 
 ROUNDING = 1e-9
-NOTHING = (np.inf, 0.0, 0.0, 0.0, 0.0, np.inf, 1.0)  # what is known where nothing is
+NOTHING = (np.inf, 0.0, 0.0, 0.0, 0.0, np.inf, 1.0, 0.0, np.inf, np.inf)  # what is known where nothing is
 
 
 class Bounds(NamedTuple):
@@ -26,6 +27,8 @@ class Bounds(NamedTuple):
         ttft_ms, tpot_ms, gap_ms: of any request or gap, at least.
         p99_low_ms, p99_high_ms: of the p99 of TTFT.
         osl: outputs of a request.
+        e2e_mean_ms: at least: by Little, clients divided by the most that is served.
+        longest_ttft_ms, longest_gap_ms: of any request or gap, at most.
     """
 
     most_per_s: Any
@@ -35,6 +38,9 @@ class Bounds(NamedTuple):
     p99_low_ms: Any
     p99_high_ms: Any
     osl: Any
+    e2e_mean_ms: Any
+    longest_ttft_ms: Any
+    longest_gap_ms: Any
 
 
 def no_bounds(count: int) -> Bounds:
@@ -63,6 +69,7 @@ def steady_bounds(c: Any, replicas: Any, low: Any, high: Any) -> Bounds:
         most = 1000.0 * np.minimum(replicas / busy, c["clients"] / turn) * (1.0 + ROUNDING)
     tpot, gap = c["d0"] + rows / np.maximum(more, 1.0), c["d0"] + c["d1"] + c["d2"] * (c["isl"] + 1.0)
     one, known = replicas == 1, (c["covered"] > 0) & (c["proven"] > 0)
+    longest = longest_ms(c)
     found = Bounds(
         most_per_s=most,
         ttft_ms=ttft * (1.0 - ROUNDING),
@@ -71,8 +78,55 @@ def steady_bounds(c: Any, replicas: Any, low: Any, high: Any) -> Bounds:
         p99_low_ms=np.where(one, low, 0.0),
         p99_high_ms=np.where(one, high, np.inf),
         osl=c["osl"],
+        e2e_mean_ms=np.where(one, 1000.0 * c["clients"] / most, 0.0),
+        longest_ttft_ms=np.where(one, longest[0], np.inf),
+        longest_gap_ms=np.where(one, longest[1], np.inf),
     )
     return Bounds._make(np.where(known, here, nothing) for here, nothing in zip(found, NOTHING, strict=True))
+
+
+def longest_ms(c: Any) -> tuple[Any, Any]:
+    """A TTFT and a gap, at most, where all clients have seats and a pass has room for prompts whatever rows it has.
+
+    All other prompts go first: every pass until then is full of prompt tokens but for the rows, a unit that chunks are cut to and, once a prompt, a rest.
+    A gap is one pass, or all passes with prompts where these pause the rows.
+    """
+    room = c["budget"] - c["clients"] - c["unit"]
+    roomy = (c["clients"] <= c["seats"]) & (room >= c["budget"] / 2)
+    prices = c["a1"] + c["a2"] * c["isl"] + c["a3"] * c["new"]
+    full = c["a0"] + c["d0"] + c["budget"] * prices + c["clients"] * (c["d1"] + c["d2"] * (c["isl"] + c["osl"]))
+    passes = c["clients"] * (c["new"] / np.maximum(room, 1.0) + 1.0) + 3.0
+    ttft = np.where(roomy, c["think_ms"] + passes * full, np.inf)
+    return ttft, np.where((c["calendar"] == VLLM) | (c["calendar"] == TRTLLM), full, ttft + full)
+
+
+def break_together(targets: Sequence[Target], bounds: Bounds) -> Any:
+    """Where all targets cannot hold at once: a mean E2E is a mean TTFT and the mean gaps, and what the targets allow is shorter than it can be."""
+    more = np.maximum(bounds.osl - 1.0, 0.0)
+    first, gap = bounds.longest_ttft_ms, np.where(more > 0, bounds.longest_gap_ms, 0.0)
+    longest = first + np.maximum(more, 1.0) * gap
+    whole = longest
+    for target in targets:
+        if isinstance(target, Floor):
+            continue
+        if target.metric == "ttft":
+            first = np.minimum(first, mean_allowed(target, bounds.longest_ttft_ms))
+        elif target.metric in ("tpot", "itl"):
+            gap = np.minimum(gap, mean_allowed(target, bounds.longest_gap_ms))
+        elif target.metric == "e2e":
+            whole = np.minimum(whole, mean_allowed(target, longest))
+    return bounds.e2e_mean_ms * (1.0 - ROUNDING) > np.minimum(whole, first + np.maximum(more, 1.0) * gap)
+
+
+def mean_allowed(target: Sla, longest: Any) -> Any:
+    """The mean of a latency that keeps a target, at most: so many at the limit, the others as long as can be."""
+    if isinstance(target.quantile, str):
+        return target.limit_ms
+    return (
+        target.quantile * target.limit_ms + (1.0 - target.quantile) * longest
+        if target.quantile < 1
+        else target.limit_ms
+    )
 
 
 def breaks(target: Target, bounds: Bounds) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from passcal.bounds import Bounds, breaks, keeps_for_sure
+from passcal.bounds import Bounds, break_together, breaks, keeps_for_sure
 from passcal.errors import Unsupported
 from passcal.meets import keeps
 from passcal.points import Point, gpus
@@ -88,7 +88,7 @@ def funnel(
     """
     count = len(points)
     readable = np.array([not isinstance(point, Exception) for point in points], bool)
-    rejected, kept = np.zeros(count, bool), np.ones(count, bool)
+    rejected, kept = break_together(targets, bounds), np.ones(count, bool)
     for target in targets:
         rejected |= breaks(target, bounds)
         kept &= keeps_for_sure(target, bounds)
