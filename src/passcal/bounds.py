@@ -1,6 +1,6 @@
 """What no evaluation of a candidate can better: the most it serves, and the least its latencies are, in steady state.
 
-Counting arguments only. An engine runs one pass at a time, so a request costs it its own work and its share of what passes cost once, which at most
+Counting arguments only, of limit cycles. An engine runs one pass at a time, so a request costs it its own work and its share of what passes cost once, which at most
 `min(clients, seats)` rows or `budget` prompt tokens divide between them; and a client's turn is no shorter than that of one who is alone. The bracket
 on the p99 of TTFT is the screener's.
 """
@@ -120,13 +120,9 @@ def break_together(targets: Sequence[Target], bounds: Bounds) -> Any:
 
 def mean_allowed(target: Sla, longest: Any) -> Any:
     """The mean of a latency that keeps a target, at most: so many at the limit, the others as long as can be."""
-    if isinstance(target.quantile, str):
+    if isinstance(target.quantile, str) or target.quantile == 1:
         return target.limit_ms
-    return (
-        target.quantile * target.limit_ms + (1.0 - target.quantile) * longest
-        if target.quantile < 1
-        else target.limit_ms
-    )
+    return target.quantile * target.limit_ms + (1.0 - target.quantile) * longest
 
 
 def breaks(target: Target, bounds: Bounds) -> Any:
