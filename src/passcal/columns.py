@@ -1,16 +1,19 @@
-"""Report to pandas: frames, and the one list of column names."""
+"""Report to pandas: frames, and the one list of column names. pandas is imported where a frame is made: an answer without one does not wait for it."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from passcal import samples
-from passcal.passes import expand, repetition
+from passcal.tokens import pass_table
 from passcal.window import Measured
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from passcal.capacity import Point
     from passcal.report import Report
     from passcal.spec.sla import Target
@@ -72,7 +75,7 @@ COLUMNS = (
 )
 
 
-def to_columns(report: "Report") -> dict[str, Any]:
+def to_columns(report: Report) -> dict[str, Any]:
     """The columns of one report, in the order of `COLUMNS`."""
     levels = tuple(QUANTILES.values())
     ttft = report.ttft_ms.quantiles(levels)
@@ -103,6 +106,8 @@ def request_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
     Further columns where they apply: `session`, `turn` and `call` (0: the turn's own request), and `worker`, `rank` (of its worker) and
     `phase` where there are several.
     """
+    import pandas as pd
+
     frames = []
     for part in parts:
         table, world = part.state.requests[part.rows], part.state.world[0]
@@ -122,27 +127,22 @@ def request_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
 
 def turn_frame(part: Measured) -> pd.DataFrame:
     """One row a turn of the sessions, by session and turn."""
+    import pandas as pd
+
     return pd.DataFrame(samples.turn_table(part))
 
 
 def pass_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
     """One row a pass of the window, by start and then by engine; a column `phase` if there are several."""
-    frames = []
-    for part in parts:
-        row, start, end = expand(part.state, part.runs)
-        runs = part.state.runs
-        later = repetition(part.state, part.runs, row)
-        columns = {name: runs[name][row] for name in PASS_COLUMNS if name not in ("start_ms", "end_ms")}
-        columns["decode_kv_tokens"] = columns["decode_kv_tokens"] + later * columns["decode_requests"]
-        frame = pd.DataFrame({"start_ms": start, "end_ms": end, **columns})[list(PASS_COLUMNS)]
-        if len(part.state.ranks) > 1:  # the log is in order of launches, a row for several passes at that of the first
-            frame = frame.sort_values(["start_ms", "engine"], kind="stable", ignore_index=True)
-        frames.append(frame)
-    return joined(frames)
+    import pandas as pd
+
+    return joined([pd.DataFrame(pass_table(part))[list(PASS_COLUMNS)] for part in parts])
 
 
-def point_frame(points: "Sequence[Point]", sla: "Sequence[Target]") -> pd.DataFrame:
+def point_frame(points: Sequence[Point], sla: Sequence[Target]) -> pd.DataFrame:
     """One row a load of a search for capacity, ascending; a column a target, by its word."""
+    import pandas as pd
+
     from passcal.targets import written
 
     rows = [
@@ -162,6 +162,8 @@ def point_frame(points: "Sequence[Point]", sla: "Sequence[Target]") -> pd.DataFr
 
 def joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     """One frame of all phases."""
+    import pandas as pd
+
     if len(frames) == 1:
         return frames[0]
     return pd.concat([frame.assign(phase=k) for k, frame in enumerate(frames)], ignore_index=True)

@@ -1,12 +1,13 @@
-"""sweep(): a table of candidates in, the best that keep service levels out, each of them evaluated."""
+"""sweep(): a table of candidates in, the best that keep service levels out, each of them evaluated. pandas is imported when it is asked."""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from passcal.bounding import bounds_of
 from passcal.checkpoint import Checkpoint
@@ -18,11 +19,14 @@ from passcal.funnel import Found, funnel
 from passcal.points import Points, Timings, read_points
 from passcal.progress import tell
 from passcal.refining import OBJECTIVES, Objective, Record, Wanted, refine
-from passcal.screening.screen import as_frame
+from passcal.screening.screen import as_frame, refuse_figures
 from passcal.spec.sla import Sla, Target
 from passcal.spec.workload import Workload
 from passcal.stopping import require_whole
 from passcal.targets import targets_of, written
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["pareto_front", "sweep"]
 
@@ -75,7 +79,7 @@ def sweep(
     if timing is None:
         raise SpecError("timing is missing: give a timing model, models by name, or a function of a row")
     frame = as_frame(candidates)
-    refuse_figures(frame)
+    refuse_figures(frame, (*COLUMNS, *ADDED, "regime", "goodput_rps", "pareto"))
     columns = {str(name): valued(frame[name]) for name in frame.columns}
     points = read_points(columns, workload, timing)
     bounds = bounds_of(frame, points, workload)
@@ -105,13 +109,6 @@ def require(objective: Any, top: Any, targets: Sequence[Target]) -> None:
         raise SpecError("objective='goodput': counts requests that keep latencies; give sla=[pc.Sla(...)]")
     if objective == "goodput" and "itl" in latencies:
         raise SpecError("objective='goodput': itl is of gaps, not of requests; give tpot instead")
-
-
-def refuse_figures(frame: pd.DataFrame) -> None:
-    """A table that has figures already would get them twice."""
-    for name in frame.columns:
-        if name in (*COLUMNS, *ADDED, "regime", "goodput_rps", "pareto"):
-            raise SpecError(f"column {name!r}: is a figure of this table; drop it, or rename it")
 
 
 def valued(series: pd.Series) -> list[Any]:
@@ -145,6 +142,8 @@ class Asking:
 
 def reported(frame: pd.DataFrame, found: Found, notes: Sequence[str], wanted: Wanted) -> pd.DataFrame:
     """The best rows with their figures."""
+    import pandas as pd
+
     rows = frame.iloc[found.best]
     names = [*COLUMNS, *ADDED, *(("goodput_rps",) if wanted.goodput else ())]
     figures = pd.DataFrame([found.records[row].columns for row in found.best], index=rows.index, columns=names)
@@ -154,8 +153,10 @@ def reported(frame: pd.DataFrame, found: Found, notes: Sequence[str], wanted: Wa
     return best
 
 
-def pareto_front(frame: pd.DataFrame) -> "pd.Series[Any]":
+def pareto_front(frame: pd.DataFrame) -> pd.Series[Any]:
     """Which rows of a sweep no other row betters in tokens a second for each GPU without being worse for each user, or the other way round."""
+    import pandas as pd
+
     gpu, user = (frame[name].to_numpy(float) for name in (PER_GPU, PER_USER))
     front = np.zeros(len(frame), bool)
     ahead = (np.inf, -np.inf)  # the last row found on the front

@@ -1,9 +1,11 @@
-"""screen(): a table of candidates in, the same table with figures out."""
+"""screen(): a table of candidates in, the same table with figures out. pandas is imported when it is asked."""
 
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from passcal.columns import COLUMNS
 from passcal.errors import SpecError
@@ -14,7 +16,10 @@ from passcal.screening.tables import BINDINGS, FIGURES, REGIMES
 from passcal.spec.workload import Workload
 from passcal.timing.base import TimingModel
 
-__all__ = ["screen"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["as_frame", "refuse_figures", "screen"]
 
 CHUNK = 4096  # rows whose figures stay in the processor's cache
 NAMED = ("backend", "combine")  # columns of names
@@ -39,10 +44,10 @@ def screen(candidates: Any, workload: Workload | None = None, timing: TimingMode
         SpecError: an unknown column, an option of another backend, a value out of range, or something missing.
         Unsupported: a workload outside the closed form.
     """
+    import pandas as pd
+
     frame = as_frame(candidates)
-    for name in frame.columns:
-        if name in COLUMNS or name == "regime":
-            raise SpecError(f"column {name!r}: is a figure of this table; drop it, or rename it")
+    refuse_figures(frame, (*COLUMNS, "regime"))
     columns = {str(name): column_of(frame[name]) for name in frame.columns}
     refuse_unknown(columns)
     figures = np.empty((len(FIGURES), len(frame)))
@@ -55,6 +60,8 @@ def screen(candidates: Any, workload: Workload | None = None, timing: TimingMode
 
 def as_frame(candidates: Any) -> pd.DataFrame:
     """The candidates as a frame."""
+    import pandas as pd
+
     if isinstance(candidates, pd.DataFrame):
         return candidates
     try:
@@ -63,8 +70,17 @@ def as_frame(candidates: Any) -> pd.DataFrame:
         raise SpecError(f"candidates: {error}; give a frame, a mapping of columns, or rows as mappings"[:199]) from None
 
 
+def refuse_figures(frame: pd.DataFrame, figures: Collection[str]) -> None:
+    """A table that has figures already would get them twice."""
+    for name in frame.columns:
+        if name in figures:
+            raise SpecError(f"column {name!r}: is a figure of this table; drop it, or rename it")
+
+
 def column_of(series: pd.Series) -> Column:
     """A column as floats, or as codes where values are no numbers."""
+    import pandas as pd
+
     if series.dtype.kind in "biuf":
         return series.to_numpy(float, na_value=np.nan)
     codes, values = pd.factorize(series)
@@ -75,6 +91,8 @@ def column_of(series: pd.Series) -> Column:
 
 def labelled(figures: Any, index: Any) -> pd.DataFrame:
     """Figures as columns, with texts where columns have them."""
+    import pandas as pd
+
     found = dict(zip(FIGURES, figures, strict=True))
     count = figures.shape[1]
     texts = {name: texts_of(np.zeros(count, np.int8), (text,)) for name, text in TEXTS.items()}
@@ -94,4 +112,6 @@ def labelled(figures: Any, index: Any) -> pd.DataFrame:
 
 def texts_of(codes: Any, texts: tuple[str, ...]) -> Any:
     """Codes as a column of texts."""
+    import pandas as pd
+
     return pd.Categorical.from_codes(codes.astype(np.int8), pd.Index(texts))
