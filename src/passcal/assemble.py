@@ -53,9 +53,8 @@ from passcal.traffic import dealt
 
 __all__ = ["assemble"]
 
-FITTINGS: dict[
-    type, Callable[[Any, Lengths, bool], Fitting]
-] = {  # what each engine adds; the flag asks for KV by content
+# What each engine adds to the tables; the flag asks for KV by content.
+FITTINGS: dict[type, Callable[[Any, Lengths, bool], Fitting]] = {
     Vllm: fit_vllm,
     Sglang: fit_sglang,
     Trtllm: fit_trtllm,

@@ -19,7 +19,7 @@ from passcal.report import Report
 from passcal.stopping import require_whole
 from passcal.timing.base import TimingModel
 from passcal.tokens import emissions
-from passcal.window import Measured
+from passcal.window import Measured, ended_by
 
 __all__ = ["Benchmark", "counted"]
 
@@ -193,10 +193,8 @@ def counted(part: Measured, warmup: int, max_concurrency: int | None) -> Measure
         return part
     requests = requests[warmup:]
     start = float(requests["dispatch_ms"].min())
-    ends = np.maximum.accumulate(part.state.runs["end_ms"][part.runs])  # ranks overtake
-    runs = slice(part.runs.start + int(np.searchsorted(ends, start, side="right")), part.runs.stop)
-    ends = np.maximum.accumulate(part.state.stalls["end_ms"][part.stalls])
-    stalls = slice(part.stalls.start + int(np.searchsorted(ends, start, side="right")), part.stalls.stop)
+    runs = slice(part.runs.start + int(ended_by(part.state.runs["end_ms"][part.runs], start)), part.runs.stop)
+    stalls = slice(part.stalls.start + int(ended_by(part.state.stalls["end_ms"][part.stalls], start)), part.stalls.stop)
     window = replace(
         part.window,
         start_ms=start,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec
 import typer
 
 from passcal import cli_sweep
+from passcal.cli_options import BAD_INPUT, DONE, FAILED, INTERRUPTED, Json, Quiet, Set, Sla
 from passcal.terminal import console, tell_if_cold, waiting
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["app", "main"]
 
 P = ParamSpec("P")
-DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 app = typer.Typer(
     name="passcal",
@@ -32,12 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key, as engine.max_num_seqs=64.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")]
 Csv = Annotated[str | None, typer.Option("--csv", metavar="FILE", help="Write one line of CSV; - for standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks on standard error.")]
 
 
 def main() -> None:
@@ -92,6 +87,7 @@ def evaluate(
 ) -> None:
     """Predict the latencies of one deployment."""
     from passcal.config import load_config, read_config
+    from passcal.render import check_outputs
 
     check_outputs(json, csv)
     with waiting("reading", quiet):
@@ -126,7 +122,7 @@ def replay(
 ) -> None:
     """Send the requests of a trace through one deployment."""
     from passcal.config import load_config, read_config, with_trace
-    from passcal.render import check_frame_target, write_frame
+    from passcal.render import check_frame_target, check_outputs, write_frame
 
     check_outputs(json, csv)
     wanted = (requests_csv, "--requests-csv", False), (requests_parquet, "--requests-parquet", True)
@@ -152,10 +148,7 @@ def replay(
 @guarded
 def capacity(
     file: Annotated[Path, typer.Argument(help="YAML with the sections workload, engine, timing, sla.")],
-    sla: Annotated[
-        list[str] | None,
-        typer.Option(help="As ttft:p99<=500, itl:mean<=20 or throughput_rps>=8; instead of those in the file."),
-    ] = None,
+    sla: Sla = None,
     rate: Annotated[bool | None, typer.Option("--rate/--clients", help="By default what the workload is.")] = None,
     most: Annotated[float | None, typer.Option(help="The largest load asked about; 1024 clients by default.")] = None,
     tolerance: Annotated[float | None, typer.Option(help="Relative step between rates, 0.01 by default.")] = None,
@@ -170,6 +163,7 @@ def capacity(
     """Find the most clients, or the largest rate, that keep service levels; exit 1 if no load does."""
     from passcal.capacity import capacity as searched
     from passcal.config import load_config, read_config
+    from passcal.render import check_outputs
     from passcal.render_capacity import deliver_capacity, deliver_points, glance
 
     check_outputs(json, csv)
@@ -232,16 +226,6 @@ def gate(
     print_gate(outcomes, console())
     if any(outcome.verdict == "differs" for outcome in outcomes):
         raise typer.Exit(FAILED)
-
-
-def check_outputs(json: bool, csv: str | None) -> None:
-    """Refuse outputs that cannot be delivered, before any work is done."""
-    from passcal.errors import SpecError
-    from passcal.render import check_target
-
-    if json and csv == "-":
-        raise SpecError("--json, --csv -: both go to standard output; give --csv a file")
-    check_target(None if csv in (None, "-") else Path(str(csv)), "--csv")
 
 
 def computed(asked: "Asked", quiet: bool) -> "Report":

@@ -5,24 +5,19 @@ from typing import Annotated
 
 import typer
 
+from passcal.cli_options import FAILED, Json, Quiet, Set, Sla
 from passcal.terminal import console, tell_if_cold, waiting
 
 __all__ = ["screen", "sweep"]
 
-FAILED = 1
 Config = Annotated[Path, typer.Argument(help="YAML with the sections workload, engine, timing, sla, grid.")]
 Candidates = Annotated[
     Path | None, typer.Option("--candidates", metavar="FILE", help="A CSV or Parquet file, instead of a grid.")
 ]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key, as engine.max_num_seqs=64.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")]
 Csv = Annotated[str | None, typer.Option("--csv", metavar="FILE", help="Write one line a row; - for standard output.")]
 Parquet = Annotated[
     Path | None, typer.Option("--parquet", metavar="FILE", help="The same as Parquet; needs passcal[parquet].")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks on standard error.")]
 
 
 def screen(
@@ -58,10 +53,7 @@ def screen(
 def sweep(
     file: Config,
     candidates: Candidates = None,
-    sla: Annotated[
-        list[str] | None,
-        typer.Option(help="As ttft:p99<=500, itl:mean<=20 or throughput_rps>=8; instead of those in the file."),
-    ] = None,
+    sla: Sla = None,
     objective: Annotated[
         str, typer.Option(help="throughput, per_gpu, per_user, fewest_gpus or goodput.")
     ] = "throughput",

@@ -23,7 +23,9 @@ __all__ = [
     "as_csv",
     "as_json",
     "as_record",
+    "as_text",
     "check_frame_target",
+    "check_outputs",
     "check_target",
     "figure",
     "plain",
@@ -112,7 +114,12 @@ def print_gate(outcomes: list["Outcome"], console: "Console") -> None:
 
 def as_json(report: "Report", notes: Iterable[str] = ()) -> str:
     """`as_record` as text."""
-    return json.dumps(as_record(report, notes), indent=2, allow_nan=False) + "\n"
+    return as_text(as_record(report, notes))
+
+
+def as_text(record: dict[str, Any]) -> str:
+    """JSON, indented."""
+    return json.dumps(record, indent=2, allow_nan=False) + "\n"
 
 
 def as_record(report: "Report", notes: Iterable[str] = ()) -> dict[str, Any]:
@@ -140,6 +147,17 @@ def as_csv(report: "Report") -> str:
     writer.writerow(columns)
     writer.writerow(["" if plain(value) is None else plain(value) for value in columns.values()])
     return text.getvalue()
+
+
+def check_outputs(json: bool, csv: str | None) -> None:
+    """Refuse, before any work is done, outputs that cannot be delivered; `-` is standard output.
+
+    Raises:
+        SpecError: both go there, or the file could not be written.
+    """
+    if json and csv == "-":
+        raise SpecError("--json, --csv -: both go to standard output; give --csv a file")
+    check_target(None if csv in (None, "-") else Path(str(csv)), "--csv")
 
 
 def check_target(path: Path | None, option: str) -> None:

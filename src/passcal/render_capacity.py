@@ -1,6 +1,5 @@
 """A search for capacity as a terminal table, a JSON object or CSV; and what there is of one that was interrupted."""
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from passcal.capacity import Capacity, Point
 from passcal.columns import point_frame
-from passcal.render import as_record, figure, plain, print_report, write_whole
+from passcal.render import as_record, as_text, figure, plain, print_report, write_frame
 from passcal.spec.sla import Target
 from passcal.targets import written
 
@@ -104,17 +103,12 @@ def records(points: Sequence[Point], sla: Sequence[Target]) -> list[dict[str, An
     return [dict(zip(columns, map(plain, row), strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def as_text(record: dict[str, Any]) -> str:
-    """JSON, indented."""
-    return json.dumps(record, indent=2, allow_nan=False) + "\n"
-
-
 def write_points(points: Sequence[Point], sla: Sequence[Target], csv: str | None) -> None:
     """The loads tried as CSV, to a file or to standard output."""
     if csv is None:
         return
-    text = point_frame(points, sla).to_csv(index=False, lineterminator="\n")
+    frame = point_frame(points, sla)
     if csv == "-":
-        sys.stdout.write(text)
+        frame.to_csv(sys.stdout, index=False, lineterminator="\n")
     else:
-        write_whole(Path(csv), "--csv", lambda out: out.write(text))
+        write_frame(Path(csv), "--csv", frame, parquet=False)

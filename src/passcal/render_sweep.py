@@ -1,13 +1,11 @@
 """Tables of candidates on a terminal, as JSON, CSV or Parquet."""
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from passcal.errors import SpecError
-from passcal.render import check_frame_target, figure, plain, write_frame
+from passcal.render import as_text, check_frame_target, check_outputs, figure, plain, write_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,9 +37,7 @@ class Outputs(NamedTuple):
 
     def check(self) -> None:
         """Refuse what cannot be delivered, before any work is done."""
-        if self.json and self.csv == "-":
-            raise SpecError("--json, --csv -: both go to standard output; give --csv a file")
-        check_frame_target(None if self.csv in (None, "-") else Path(str(self.csv)), "--csv", False)
+        check_outputs(self.json, self.csv)
         check_frame_target(self.parquet, "--parquet", True)
 
     def write(self, frame: "pd.DataFrame") -> None:
@@ -60,7 +56,7 @@ def deliver_sweep(found: "pd.DataFrame", candidates: "pd.DataFrame", outputs: Ou
     counts, notes = found.attrs["counts"], found.attrs["notes"]
     lines = [*told(counts), *notes]
     if outputs.json:
-        print_json({"counts": counts, "notes": notes, "rows": records(found)})
+        sys.stdout.write(as_text({"counts": counts, "notes": notes, "rows": records(found)}))
     elif outputs.csv != "-":
         print_rows(found, varying(candidates), f"{len(found)} best", console)
         for line in lines:
@@ -73,7 +69,7 @@ def deliver_screen(screened: "pd.DataFrame", candidates: "pd.DataFrame", outputs
     """All rows, of which a terminal shows those with most tokens a second."""
     outputs.write(screened)
     if outputs.json:
-        print_json({"rows": records(screened)})
+        sys.stdout.write(as_text({"rows": records(screened)}))
     elif outputs.csv != "-":
         best = screened.sort_values("output_tokens_per_s", ascending=False, kind="stable").head(BEST)
         print_rows(best, varying(candidates), f"{len(best)} of {len(screened):,} candidates by tokens/s", console)
@@ -129,8 +125,3 @@ def records(frame: "pd.DataFrame") -> list[dict[str, Any]]:
 def jsonable(value: Any) -> Any:
     """A value; an option with fields of its own by its text."""
     return plain(value) if value is None or isinstance(value, str | int | float) else str(value)
-
-
-def print_json(record: dict[str, Any]) -> None:
-    """JSON, indented."""
-    sys.stdout.write(json.dumps(record, indent=2, allow_nan=False) + "\n")

@@ -15,6 +15,7 @@ __all__ = [
     "WindowInfo",
     "begin_log",
     "cut_out",
+    "ended_by",
     "slice_of_passes",
     "stalls_until",
     "ttft_ms",
@@ -108,6 +109,11 @@ def stalls_until(state: State, first: int, end: int, when: float) -> slice:
     )
 
 
+def ended_by(ends_ms: Any, instants_ms: Any) -> Any:
+    """How many leading entries of a log have ended by each instant; ranks overtake, so ends need not ascend."""
+    return np.searchsorted(np.maximum.accumulate(ends_ms), instants_ms, side="right")
+
+
 def cut_out(
     machine: Machine, first: LogStart, rows: slice, stop_ms: float, startup: Any, notes: tuple[str, ...]
 ) -> Measured:
@@ -117,12 +123,10 @@ def cut_out(
     """
     state = machine.state
     start = float(state.requests["dispatch_ms"][rows.start])
-    ends = np.maximum.accumulate(state.runs["end_ms"][first.runs : int(machine.world["runs"])])  # ranks overtake
-    low = first.runs + int(np.searchsorted(ends, start, side="right"))
-    high = max(low + 1, first.runs + int(np.searchsorted(ends, stop_ms, side="right")))
-    runs = slice(low, high)
-    ended = np.maximum.accumulate(state.stalls["end_ms"][: int(machine.world["stalls"])])
-    stalls = slice(*(int(at) for at in np.searchsorted(ended, (start, stop_ms), side="right")))
+    ends = state.runs["end_ms"][first.runs : int(machine.world["runs"])]
+    low, high = (first.runs + int(at) for at in ended_by(ends, (start, stop_ms)))
+    runs = slice(low, max(low + 1, high))
+    stalls = slice(*map(int, ended_by(state.stalls["end_ms"][: int(machine.world["stalls"])], (start, stop_ms))))
     done = state.requests["done_ms"][: int(machine.world["rows"])]
     left = int(((done > start) & (done <= stop_ms)).sum())
     ttft = ttft_ms(state.requests[rows])

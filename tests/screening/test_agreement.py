@@ -30,13 +30,17 @@ def test_errors_keep_the_limits(sample, name, level, limit):
     assert errors(found, true.assign(tpot_p99=np.nan))[name].quantile(level) <= limit
 
 
-def test_the_bracket_holds_and_is_narrow(sample):
-    found, true = sample
+def hold_and_are_narrow(found, true):
+    """The brackets contain the evaluator's p99 on both sides; few are open, and half of the others are tight."""
     low, high, p99 = found["ttft_steady_p99_lo"], found["ttft_steady_p99_hi"], true["ttft_steady_p99"]
     assert ((p99 >= low * (1 - 1e-9)) & (p99 <= high * (1 + 1e-9))).all()
     finite = np.isfinite(high)
     assert finite.mean() > 0.95
     assert (high / low)[finite].median() <= 1.5
+
+
+def test_the_bracket_holds_and_is_narrow(sample):
+    hold_and_are_narrow(*sample)
 
 
 @pytest.mark.slow
@@ -66,11 +70,7 @@ def test_three_thousand_candidates_keep_the_limits():
     error = errors(found, true)
     for name, level, limit in LIMITS:
         assert error[name].quantile(level) <= limit, name
-    low, high, p99 = found["ttft_steady_p99_lo"], found["ttft_steady_p99_hi"], true["ttft_steady_p99"]
-    assert ((p99 >= low * (1 - 1e-9)) & (p99 <= high * (1 + 1e-9))).all()
-    finite = np.isfinite(high)
-    assert finite.mean() > 0.95
-    assert (high / low)[finite].median() <= 1.5
+    hold_and_are_narrow(found, true)
 
 
 @pytest.mark.slow
