@@ -13,7 +13,7 @@ from passcal.evaluate import evaluate, evaluate_closed_loop, evaluate_open_loop,
 from passcal.report import Report
 from passcal.screening.screen import screen
 from passcal.sources.prefix import PrefixOracle
-from passcal.spec.deployment import Aggregated
+from passcal.spec.deployment import Aggregated, Disaggregated, Link
 from passcal.spec.engine import (
     AttentionDpBalance,
     EngineSpec,
@@ -40,6 +40,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Aggregated",
     "AttentionDpBalance",
+    "Disaggregated",
     "Distribution",
     "Diverged",
     "Drained",
@@ -50,6 +51,7 @@ __all__ = [
     "Lengths",
     "LimitCycle",
     "LinearTiming",
+    "Link",
     "NotConverged",
     "PassShape",
     "PhaseTiming",

@@ -34,8 +34,10 @@ class Benchmark(Report):
         include_client_queue: whether TTFT and E2E count from when a request was due, not from its dispatch.
     """
 
-    def __init__(self, part: Measured, timing: TimingModel, *, include_client_queue: bool, **kept: Any) -> None:
-        super().__init__((part,), timing, **kept)
+    def __init__(
+        self, part: Measured, timings: tuple[TimingModel, ...], *, include_client_queue: bool, **kept: Any
+    ) -> None:
+        super().__init__((part,), timings, **kept)
         self.part = part
         self.include_client_queue = include_client_queue
 

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from passcal.evaluate import Start, deployed, evaluate, measure
+from passcal.fitting_stages import Timings
 from passcal.loads import LOADS, Unit, clients_at_most, in_unit, rates_up_to
 from passcal.meets import excess, figure, keeps
 from passcal.open_loop import capacity_per_s
 from passcal.report import Report
 from passcal.search import between, largest
-from passcal.spec.deployment import Aggregated
+from passcal.spec.deployment import Deployment
 from passcal.spec.engine import EngineSpec
 from passcal.spec.sla import Sla, Target
 from passcal.spec.workload import Workload
 from passcal.stopping import Stop, require_whole
 from passcal.targets import targets_of, written
-from passcal.timing.base import TimingModel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,8 +126,8 @@ class Trial:
 
 
 def capacity(
-    deployment: Aggregated | EngineSpec,
-    timing: TimingModel,
+    deployment: Deployment | EngineSpec,
+    timing: Timings,
     *,
     sla: Iterable[Target] | Target,
     workload: Workload,
@@ -165,19 +165,19 @@ def capacity(
         And what `evaluate` raises.
     """
     targets = targets_of(sla)
-    deployment = deployed(deployment)
+    engines = deployed(deployment)
     unit, asked = in_unit(workload, unit)
     checks = CHECKS[unit] if checks is None else checks
     require_whole("checks", checks, 0)
     if unit == "clients":
         loads: Sequence[float] = range(1, clients_at_most(most, tolerance) + 1)
     else:
-        limit = capacity_per_s(asked, lambda sent, until: measure(sent, deployment, timing, until))
+        limit = capacity_per_s(asked, lambda sent, until: measure(sent, engines, timing, until))
         loads = rates_up_to(limit, most, tolerance)
 
     def run(load: float) -> Report:
         sent = asked.model_copy(update={LOADS[unit]: load})
-        return evaluate(sent, deployment, timing, stop=stop, start=start, phases=phases)
+        return evaluate(sent, engines, timing, stop=stop, start=start, phases=phases)
 
     trial = Trial(run, loads, targets, on_point or (lambda _: None))
     found = largest(len(loads), trial.quick, climb=unit == "clients", checks=checks)

@@ -110,17 +110,17 @@ def request_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
 
     frames = []
     for part in parts:
-        table, world = part.state.requests[part.rows], part.state.world[0]
+        table, stage = part.state.requests[part.rows], part.state.stages[0]
         numbers = np.arange(part.first_id, part.first_id + len(table))
         columns = {"request": numbers, **{name: table[name] for name in REQUEST_COLUMNS[1:]}}
         if samples.has_turns(part):
             sent = part.state.turns[part.state.origins[part.rows]]
             calls = ("call",) if sent["call"].any() else ()
             columns |= {"session": sent["lane"]} | {name: sent[name] for name in ("turn", *calls)}
-        if world["workers"] > 1:
-            columns["worker"] = table["engine"] // world["width"]
-        if world["width"] > 1:
-            columns["rank"] = table["engine"] % world["width"]
+        if stage["workers"] > 1:
+            columns["worker"] = table["engine"] // stage["width"]
+        if stage["width"] > 1:
+            columns["rank"] = table["engine"] % stage["width"]
         frames.append(pd.DataFrame(columns))
     return joined(frames)
 

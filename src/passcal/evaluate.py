@@ -4,10 +4,11 @@ from typing import Any, Literal
 
 from passcal.assemble import assemble
 from passcal.errors import SpecError
+from passcal.fitting_stages import Timings, timings_of
 from passcal.machine import IdentitiesNeeded
 from passcal.open_loop import TOLERANCE, Measures, answer_open_loop
 from passcal.report import Report
-from passcal.spec.deployment import Aggregated
+from passcal.spec.deployment import Aggregated, Deployment, Disaggregated
 from passcal.spec.engine import EngineSpec
 from passcal.spec.lengths import Lengths
 from passcal.spec.open_loop import OpenLoop
@@ -32,8 +33,8 @@ Start = Literal["burst", "spread"]
 
 def evaluate(
     workload: Workload,
-    deployment: Aggregated | EngineSpec,
-    timing: TimingModel,
+    deployment: Deployment | EngineSpec,
+    timing: Timings,
     *,
     stop: Stop | None = None,
     start: Start = "burst",
@@ -44,7 +45,7 @@ def evaluate(
     Args:
         workload: who sends what.
         deployment: the engines; a bare engine spec is one worker.
-        timing: the price of a pass.
+        timing: the price of a pass; of prefill and decode apart, one model for both, or a mapping `{"prefill": ..., "decode": ...}`.
         stop: when to stop; by default `LimitCycle()` for an endless closed loop, `Window(tolerance=0.1)` for an open one or lengths of a law,
             else `Drained()`.
         start: how the clients of an endless closed loop begin: all at once, as a benchmark does, or spread evenly over one cycle.
@@ -82,7 +83,7 @@ def evaluate(
     notes = workload.notes if isinstance(workload, Replay) else ()
     return Report(
         parts,
-        timing,
+        timings_of(deployment, timing),
         closed=isinstance(workload, ClosedLoop),
         fidelity=fidelity(workload),
         again=again,
@@ -140,12 +141,14 @@ def evaluate_open_loop(
     return evaluate(workload, engine, timing, stop=stop)
 
 
-def deployed(deployment: Aggregated | EngineSpec) -> Aggregated:
+def deployed(deployment: Deployment | EngineSpec) -> Deployment:
     """A bare engine is one worker."""
     if isinstance(deployment, EngineSpec):
         return Aggregated(engine=deployment)
-    if not isinstance(deployment, Aggregated):
-        raise SpecError(f"deployment={type(deployment).__name__}: must be an engine or pc.Aggregated(engine)")
+    if not isinstance(deployment, Aggregated | Disaggregated):
+        raise SpecError(
+            f"deployment={type(deployment).__name__}: must be an engine, pc.Aggregated(engine) or pc.Disaggregated(...)"
+        )
     return deployment
 
 
@@ -158,7 +161,7 @@ def default_stop(workload: Workload) -> Stop:
     return Window(tolerance=TOLERANCE) if isinstance(workload.shapes, Lengths) else LimitCycle()
 
 
-def report_open_loop(workload: OpenLoop, deployment: Aggregated, timing: TimingModel, stop: Stop) -> Report:
+def report_open_loop(workload: OpenLoop, deployment: Deployment, timing: Timings, stop: Stop) -> Report:
     """The report on an open loop."""
     endless = workload.horizon_requests is None
     if not isinstance(stop, Window if endless else Drained):
@@ -170,7 +173,7 @@ def report_open_loop(workload: OpenLoop, deployment: Aggregated, timing: TimingM
     def report(part: Measured, notes: tuple[str, ...] = (), due: Any = None) -> Report:
         told, most = fidelity(workload), found.capacity_per_s
         kept: dict[str, Any] = {"closed": False, "fidelity": told, "again": again, "capacity_per_s": most}
-        return Report((part,), timing, notes=notes, arrivals_ms=due, **kept)
+        return Report((part,), timings_of(deployment, timing), notes=notes, arrivals_ms=due, **kept)
 
     def again(requests: int, max_concurrency: int | None = None) -> Report:
         sent: Workload = arrivals(workload, requests)
@@ -190,7 +193,7 @@ def evaluate_sessions(
     return evaluate(workload, engine, timing, stop=stop)
 
 
-def measure(workload: Workload, deployment: Aggregated, timing: TimingModel, stop: Measures) -> Measured:
+def measure(workload: Workload, deployment: Deployment, timing: Timings, stop: Measures) -> Measured:
     """One run from an empty system to its stop."""
     try:
         return stop.measure(assemble(workload, deployment, timing))
@@ -224,7 +227,7 @@ def with_stagger(workload: Workload, stagger_ms: float | None) -> Workload:
 
 
 def choose_staggers(
-    workload: Workload, deployment: Aggregated, timing: TimingModel, stop: Stop, start: str, phases: int
+    workload: Workload, deployment: Deployment, timing: Timings, stop: Stop, start: str, phases: int
 ) -> tuple[float | None, ...]:
     """The stagger of each phase; None leaves the workload as it is.
 

@@ -65,20 +65,23 @@ class Fitting:
     room: int = 0
     width: int = 1
 
-    def tables(self, capacity: int) -> dict[str, Any]:
-        """The engine's tables, those by request with this many rows."""
-        from passcal.core.compiled import table
-
-        return {**self.fixed, **{name: table(np.zeros(capacity, dtype)) for name, dtype in self.by_request.items()}}
-
 
 def empty_rank() -> Any:
     """RANK[1] with empty queues."""
     ranks = np.zeros(1, RANK)
-    lists = ("arrived_head", "arrived_tail", "waiting_head", "waiting_tail", "newest", "remains_head", "remains_tail")
+    lists: tuple[str, ...] = (
+        "arrived_head",
+        "arrived_tail",
+        "waiting_head",
+        "waiting_tail",
+        "newest",
+        "remains_head",
+        "remains_tail",
+    )
+    lists += ("asking_head", "asking_tail", "handed_head", "handed_tail")
     for name in lists:
         ranks[name] = NOBODY
-    ranks["most_flying"], ranks["idle"], ranks["interval"] = 1, 1, 1
+    ranks["most_flying"], ranks["idle"], ranks["interval"], ranks["width"] = 1, 1, 1, 1
     return ranks
 
 

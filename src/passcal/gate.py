@@ -21,6 +21,7 @@ __all__ = ["Outcome", "ask_oracle", "checkout_root", "compare", "run", "scenario
 
 RTOL = 1e-9
 EVENTS = ("arrival_ms", "dispatch_ms", "visible_ms", "admitted_ms")
+HAND_OFF = ("prefill_done_ms", "transfer_start_ms", "transfer_done_ms", "attach_ms", "decode_engine")
 LENGTHS = ("isl", "prefix", "osl", "cached", "preemptions", "engine")
 PASS_TIMES = ("start_ms", "end_ms")
 PASS_COUNTS = (
@@ -82,6 +83,10 @@ def differences_of(
     for name in LENGTHS:
         if ours.get(name, 0) != theirs.get(name, 0):
             yield theirs["admitted_ms"], told(f"request {i}", name, ours.get(name, 0), theirs.get(name, 0))
+    for name in HAND_OFF:
+        mine, other = ours.get(name), theirs.get(name)
+        if mine != other and (mine is None or other is None or not close(mine, other, rtol)):
+            yield theirs["admitted_ms"], told(f"request {i}", name, mine, other)
     mine, other = ours["token_ms"], theirs["token_ms"]
     if len(mine) != len(other):
         yield theirs["admitted_ms"], told(f"request {i}", "tokens", len(mine), len(other))

@@ -12,9 +12,11 @@ from passcal.calendar.packing import clear_shape
 from passcal.core import cycle, remains
 from passcal.core.compiled import entry, jit
 from passcal.core.engine import align, landed, launched, may_start, plans_again, plans_first
+from passcal.core.fabric import next_moment
 from passcal.core.handle import handle
-from passcal.core.stage import LEAST_LOADED, route
+from passcal.core.stage import LEAST_LOADED, next_visible
 from passcal.core.tables import NEVER, NOBODY, State
+from passcal.hand_offs import enter, hand_over, write_hand_offs
 from passcal.sources.closed import born, next_birth, send
 from passcal.sources.sessions import next_turn, take_turns
 from passcal.timing.linear import decode_price, price
@@ -36,10 +38,11 @@ def loop(state: State) -> int:
     world = state.world[0]
     while True:
         while world.cursor < len(state.ranks):  # plan the engines that are free at this instant
-            if not start(state, state.ranks[world.cursor], world.cursor):
+            rank = state.ranks[world.cursor]
+            if not start(state, rank, world.cursor):
                 return ASK
-            if world.width > 1 and world.cursor % world.width == 0:
-                gather(state, world.cursor - world.width)
+            if rank.width > 1 and world.cursor == rank.leader + rank.width:
+                gather(state, 1 * rank.leader)
         if world.lost:
             return AGAIN
         if world.done >= world.until_done:
@@ -59,6 +62,8 @@ def loop(state: State) -> int:
                 landed(rank)
             if rank.launching:
                 come_out(state, k, now)
+        if world.stages > 1:
+            hand_over(state, now)
         arrive(state, now)
         if world.gone > 0:
             if world.logging and logged(state):
@@ -72,7 +77,7 @@ def start(state: State, rank: Any, k: int) -> bool:
     """Plan, price and launch what rank k may run now, then pass the cursor on; False: Python must price the plan first."""
     world = state.world[0]
     form = state.forms[rank.form]
-    if world.width > 1 and not world.asked and not may_start(state, rank):
+    if rank.width > 1 and not world.asked and not may_start(state, rank):
         world.cursor += 1
         return True
     if rank.flying == 0:
@@ -81,17 +86,17 @@ def start(state: State, rank: Any, k: int) -> bool:
         if world.asked:
             world.asked = 0
             launch(state, rank, k, world.answer_ms)
-            if world.width > 1:
+            if rank.width > 1:
                 break
             continue
         rank.again = 0
         rows = plan(state, k, world.now)
-        if rows == 0 and rank.again and world.width == 1:
+        if rows == 0 and rank.again and rank.width == 1:
             continue
         if rows == 0:
             rank.dry = 1
             rank.idle = rank.flying == 0
-            if rank.idle and world.width == 1:
+            if rank.idle and rank.width == 1:
                 rank.step = 0
             break
         rank.idle = 0
@@ -100,7 +105,7 @@ def start(state: State, rank: Any, k: int) -> bool:
             return False
         launch(state, rank, k, price(form, state.captured[rank.form], state.shape[0]))
         repeat(state, rank, k)
-        if world.width > 1:
+        if rank.width > 1:
             break
     world.cursor += 1
     return True
@@ -113,7 +118,7 @@ def gather(state: State, first: int) -> None:
     if not leader.open:
         return
     if leader.nulls and launched(state, first):
-        for k in range(first, first + world.width):
+        for k in range(first, first + leader.width):
             if state.ranks[k].dry:
                 clear_shape(state, 0, 0)
                 launch(state, state.ranks[k], k, leader.null_ms)
@@ -135,7 +140,10 @@ def arrive(state: State, now: float) -> None:
             send(state, now)
     elif world.lanes:
         take_turns(state, now)
-    route(state, now)
+    i = next_visible(state, now)
+    while i != NOBODY:
+        enter(state, i, now)
+        i = next_visible(state, now)
 
 
 @jit
@@ -167,8 +175,13 @@ def repeats(state: State) -> bool:
 def write(state: State, out: Any) -> int:
     """Write the state out as numbers, times relative to now; returns how many."""
     world = state.world[0]
-    out[0], out[1] = world.dealt, world.turn
-    n = 2
+    out[0] = world.dealt
+    n = 1
+    for h in range(len(state.stages)):
+        out[n] = state.stages[h].turn
+        n += 1
+    if world.stages > 1:
+        n = write_hand_offs(state, out, n)
     for k in range(len(state.ranks)):
         rank = state.ranks[k]
         out[n], out[n + 1], out[n + 2] = rank.start_ms - world.now, rank.flying, rank.free
@@ -186,9 +199,8 @@ def write(state: State, out: Any) -> int:
 def next_event(state: State) -> float:
     """The next instant at which anything happens: a pass ends, a loop comes round, a client starts, or an arrival wakes an idle engine."""
     when = NEVER
-    idle = (
-        state.world[0].routing == LEAST_LOADED or state.ranks[0].lightest > 0
-    )  # routers that look at the load do it then
+    looks = state.stages[0].routing == LEAST_LOADED or state.ranks[0].lightest > 0  # a router that does is there then
+    idle = looks or state.world[0].stages > 1
     for k in range(len(state.ranks)):
         rank = state.ranks[k]
         if rank.flying > 0:
@@ -199,7 +211,21 @@ def next_event(state: State) -> float:
             when = min(when, rank.ready_ms)
         if rank.launching:
             when = min(when, next_out(state, k))
+    if state.world[0].stages > 1:
+        when = min(when, next_hand_off(state))
     return min(when, next_arrival(state)) if idle else when
+
+
+@jit
+def next_hand_off(state: State) -> float:
+    """The next instant at which a transfer moves on, or memory is granted that a plan set free."""
+    when = NEVER
+    for h in range(len(state.hops)):
+        when = min(when, next_moment(state, state.hops[h]))
+    for k in range(len(state.ranks)):
+        if state.ranks[k].freed and state.ranks[k].asking_head != NOBODY:
+            when = state.world[0].now
+    return when
 
 
 @jit
@@ -208,21 +234,22 @@ def next_arrival(state: State) -> float:
     world = state.world[0]
     when = next_birth(world) if world.closed else next_turn(state)
     if world.inbox_head != NOBODY:
-        when = min(when, state.requests[world.inbox_head].visible_ms)
+        when = min(when, state.legs[world.inbox_head].visible_ms)
     return when
 
 
 @jit
 def full(state: State) -> bool:
     """Whether a table could overflow before the loop looks again."""
-    for k in range(len(state.ranks)):
-        if state.ranks[k].identities and state.ranks[k].slots_free < state.running.shape[1]:
-            return True
     world = state.world[0]
-    seats = state.running.size
+    seats, slots = state.running.size, state.running.shape[1] if world.stages == 1 else len(state.gone)
+    for k in range(len(state.ranks)):
+        if state.ranks[k].identities and state.ranks[k].slots_free < slots:
+            return True
     return (
         world.runs + 4 * len(state.ranks) + 1 > len(state.runs)
-        or world.stalls + seats * (1 + state.ranks[0].drafts) > len(state.stalls)
+        or world.stalls + seats * (1 + world.most_drafts) > len(state.stalls)
+        or (world.stages > 1 and world.transfers + len(state.leaving) > len(state.transfers))
         or (world.closed and world.rows + min(world.limit - world.sent, world.unborn + seats) > len(state.requests))
     )
 
@@ -234,7 +261,7 @@ def launch(state: State, rank: Any, k: int, duration: float) -> None:
     rank.number += 1
     rank.flying += 1
     rank.dry = 0
-    if world.width == 1:
+    if rank.width == 1:
         rank.step += 1
     before, chosen = rank.end_ms, world.now + rank.select_ms
     rank.start_ms = max(chosen, before) if rank.flying > 1 or rank.launching else chosen
@@ -269,7 +296,8 @@ def stands(state: State, rank: Any) -> bool:
     Beside other workers that needs arrivals that their answers do not move.
     """
     world = state.world[0]
-    alone = len(state.ranks) == 1 or (world.width == 1 and not world.closed and not world.lanes)
+    apart = rank.width == 1 and world.stages == 1 and not world.closed and not world.lanes
+    alone = len(state.ranks) == 1 or apart
     settled = rank.preempted == 0 and rank.lates == 0 and rank.arrived_head == NOBODY
     return alone and settled and rank.interval == 1 and rank.running == 0 and rank.crowd > 0
 

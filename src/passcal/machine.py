@@ -26,13 +26,13 @@ BY_REQUEST = ("sglang_lives", "trtllm_lives", "vllm_lives")  # tables of an engi
 
 
 class Machine:
-    """A run in progress: the tables, the timing model that prices its passes, and how to build the same run at time zero."""
+    """A run in progress: the tables, the timing models that price its passes, one a stage, and how to build the same run at time zero."""
 
-    def __init__(self, state: State, timing: TimingModel, rebuild: "Callable[[], Machine]") -> None:
+    def __init__(self, state: State, timings: tuple[TimingModel, ...], rebuild: "Callable[[], Machine]") -> None:
         self.state = state
-        self.timing = timing
+        self.timings = timings
         self.rebuild = rebuild
-        self._prices: dict[PassShape, float] | None = {} if getattr(timing, "pure", False) else None
+        self._prices: list[dict[PassShape, float] | None] = [{} if getattr(t, "pure", False) else None for t in timings]
 
     @property
     def world(self) -> Any:
@@ -75,20 +75,22 @@ class Machine:
         state, world = self.state, self.world
         if world["runs"] + 4 * len(state.ranks) + 1 > len(state.runs):
             state = state._replace(runs=grown(state.runs, 0))
-        listed = int(world["stalls"]) + state.running.size * (1 + int(state.ranks[0]["drafts"]))
+        listed = int(world["stalls"]) + state.running.size * (1 + int(world["most_drafts"]))
         if listed > len(state.stalls):
             state = state._replace(stalls=grown(state.stalls, listed))
         more = min(int(world["limit"] - world["sent"]), int(world["unborn"]) + state.running.size)
         wanted = int(world["rows"]) + more
-        if (state.ranks["identities"] * (state.ranks["slots_free"] < state.running.shape[1])).any():
+        while (state.ranks["identities"] * (state.ranks["slots_free"] < slots_wanted(state))).any():
             state = more_slots(state)
+        if world["stages"] > 1 and int(world["transfers"]) + len(state.leaving) > len(state.transfers):
+            state = state._replace(transfers=grown(state.transfers, 0))
         if world["closed"] and wanted > len(state.requests):
-            names = ["requests", "sequences"] + [name for name in BY_REQUEST if len(getattr(state, name)) > 1]
-            state = state._replace(**{name: grown(getattr(state, name), wanted) for name in names})
+            state = more_requests(state, wanted)
         self.state = state
 
     def _ask(self) -> float:
-        sums = self.state.shape[0]
+        sums, stage = self.state.shape[0], int(self.state.ranks["form"][self.world["cursor"]])
+        timing, prices = self.timings[stage], self._prices[stage]
         chunks = int(sums["prefill_requests"])
         shape = PassShape(
             chunks,
@@ -100,11 +102,11 @@ class Machine:
             int(sums["prefill_partial"]) == 0,
             int(sums["draft_tokens"]),
         )
-        if self._prices is None:
-            return priced(self.timing, shape)
-        answer = self._prices.get(shape)
+        if prices is None:
+            return priced(timing, shape)
+        answer = prices.get(shape)
         if answer is None:
-            answer = self._prices[shape] = priced(self.timing, shape)
+            answer = prices[shape] = priced(timing, shape)
         return answer
 
     def _why_stalled(self) -> str:
@@ -120,6 +122,25 @@ class Machine:
             return f"{who} with max_num_batched_tokens={int(rank['budget'])} and chunked prefill off; raise the budget"
         free, size, mark = int(rank["free"]), int(rank["block_size"]), int(rank["mark"])
         return f"{who} with {free} free blocks of {size} and {mark} kept by the watermark; give more blocks"
+
+
+def slots_wanted(state: State) -> int:
+    """Block tables that the kernel wants to be free on each rank: of a pass, or of all hand-offs that may come at an instant."""
+    return len(state.gone) if state.world["stages"][0] > 1 else state.running.shape[1]
+
+
+def more_requests(state: State, wanted: int) -> State:
+    """Room for at least so many requests; their legs are the same table where there is one stage."""
+    legs, hops = int(state.world["stages"][0]), int(state.world["stages"][0]) - 1
+    requests = grown(state.requests, wanted)
+    rows = {"requests": requests, "sequences": grown(state.sequences, wanted * legs)}
+    rows["legs"] = grown(state.legs, wanted * legs) if hops else requests
+    if hops:
+        rows["hands"] = grown(state.hands, wanted * hops)
+    for name in BY_REQUEST:
+        if len(getattr(state, name)) > 1:
+            rows[name] = grown(getattr(state, name), wanted * legs)
+    return state._replace(**rows)
 
 
 def more_slots(state: State) -> State:

@@ -12,6 +12,20 @@ from passcal.timing.linear import decode_price
 __all__ = ["Usage", "expand", "gaps", "repetition", "usage"]
 
 
+class Prices(NamedTuple):
+    """What pricing a pass of the log again needs of `State`."""
+
+    runs: Any
+    ranks: Any
+    forms: Any
+    captured: Any
+
+
+def prices_of(state: State) -> Prices:
+    """These tables."""
+    return Prices(state.runs, state.ranks, state.forms, state.captured)
+
+
 class Usage(NamedTuple):
     """Sums over passes: time (ms), in all and by what kept the queue's head out, and what was computed."""
 
@@ -29,18 +43,19 @@ class Usage(NamedTuple):
 
 
 @entry
-def expand_into(runs: Any, forms: Any, captured: Any, first: int, stop: int, row: Any, ends: Any) -> int:
+def expand_into(prices: Prices, first: int, stop: int, row: Any, ends: Any) -> int:
     """Fill, for every pass of rows first to stop, its row and when it ends; returns how many passes there are."""
     n = 0
     for r in range(first, stop):
-        run = runs[r]
+        run = prices.runs[r]
         if run.count == 1:
             row[n], ends[n] = r, run.end_ms
             n += 1
             continue
+        form = prices.ranks[run.engine].form
         end, context = run.start_ms, run.decode_kv_tokens
         for _ in range(run.count):
-            end = end + decode_price(forms[0], captured[0], run.decode_requests, context)
+            end = end + decode_price(prices.forms[form], prices.captured[form], run.decode_requests, context)
             context += run.decode_requests
             row[n], ends[n] = r, end
             n += 1
@@ -52,7 +67,7 @@ def expand(state: State, runs: slice) -> tuple[Any, Any, Any]:
     part = state.runs[runs]
     total = int(part["count"].sum())
     row, ends = np.empty(total, np.int64), np.empty(total)
-    expand_into(state.runs, state.forms, state.captured, runs.start, runs.stop, row, ends)
+    expand_into(prices_of(state), runs.start, runs.stop, row, ends)
     starts = np.empty(total)
     starts[1:] = ends[:-1]
     full = part["count"] > 0  # an empty pass beside the others of its group is none of the log's
@@ -62,18 +77,19 @@ def expand(state: State, runs: slice) -> tuple[Any, Any, Any]:
 
 
 @entry
-def gaps_into(runs: Any, forms: Any, captured: Any, first: int, stop: int, values: Any, weights: Any) -> int:
+def gaps_into(prices: Prices, first: int, stop: int, values: Any, weights: Any) -> int:
     """Fill, for every pass of rows first to stop that ends a gap of one pass, how long it takes and how many rows; returns how many."""
     n = 0
     for r in range(first, stop):
-        run = runs[r]
+        run = prices.runs[r]
         if run.gaps == 0:
             continue
+        form = prices.ranks[run.engine].form
         start, context = run.start_ms, run.decode_kv_tokens
         for _ in range(run.count):
             end = run.end_ms
             if run.count > 1:
-                end = start + decode_price(forms[0], captured[0], run.decode_requests, context)
+                end = start + decode_price(prices.forms[form], prices.captured[form], run.decode_requests, context)
             values[n], weights[n] = end - start, run.gaps
             start = end
             context += run.decode_requests
@@ -85,7 +101,7 @@ def gaps(state: State, runs: slice) -> tuple[Any, Any]:
     """Gaps of one pass in these rows of the log: how long (ms), and how many tokens ended one; 12 bytes a pass."""
     total = int(state.runs["count"][runs].sum())
     values, weights = np.empty(total), np.empty(total, np.int32)
-    n = gaps_into(state.runs, state.forms, state.captured, runs.start, runs.stop, values, weights)
+    n = gaps_into(prices_of(state), runs.start, runs.stop, values, weights)
     return values[:n], weights[:n]
 
 

@@ -44,7 +44,7 @@ class Report:
     def __init__(
         self,
         parts: tuple[Measured, ...],
-        timing: TimingModel,
+        timings: tuple[TimingModel, ...],
         *,
         closed: bool,
         fidelity: str,
@@ -55,7 +55,7 @@ class Report:
         labels: Any = None,
     ) -> None:
         self._parts = parts
-        self._timing = timing
+        self._timings = timings
         self._closed = closed
         self._again = again
         self._labels = labels
@@ -93,7 +93,7 @@ class Report:
         if len(self._parts) == 1:
             return (self,)
         return tuple(
-            Report((p,), self._timing, closed=self._closed, fidelity=self.fidelity, again=self._again)
+            Report((p,), self._timings, closed=self._closed, fidelity=self.fidelity, again=self._again)
             for p in self._parts
         )
 
@@ -169,8 +169,9 @@ class Report:
 
     @property
     def gpus(self) -> int:
-        """GPUs of the deployment (E3): ranks of all workers, times the `gpus` that the timing model says a rank's pass runs on, or 1."""
-        return len(self._parts[0].state.ranks) * int(getattr(self._timing, "gpus", 1))
+        """GPUs of the deployment (E3): ranks of all workers, times the `gpus` that their timing model says a rank's pass runs on, or 1."""
+        ranks = self._parts[0].state.stages["ranks"].tolist()
+        return sum(n * int(getattr(timing, "gpus", 1)) for n, timing in zip(ranks, self._timings, strict=True))
 
     @property
     def output_tokens_per_s_per_gpu(self) -> float:
@@ -185,7 +186,7 @@ class Report:
     @cached_property
     def binding(self) -> Binding:
         """Which limit binds, and why: the first to lift for more throughput."""
-        return binding(self._parts[0], self._usages[0], self._timing, self._closed)
+        return binding(self._parts[0], self._usages[0], self._timings[0], self._closed)
 
     # ---- memory
 
@@ -250,7 +251,7 @@ class Report:
         run = self._finite(requests, max_concurrency)
         return Benchmark(
             counted(run._parts[0], warmup, max_concurrency),
-            run._timing,
+            run._timings,
             include_client_queue=include_client_queue,
             closed=run._closed,
             fidelity=run.fidelity,

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from passcal.errors import SpecError, Unsupported
+from passcal.errors import SpecError
 from passcal.evaluate import due_ms, measure
-from passcal.spec.deployment import Aggregated
+from passcal.fitting_stages import Timings
+from passcal.spec.deployment import Aggregated, Deployment, Disaggregated, Link
 from passcal.spec.engine import EngineSpec, engine
 from passcal.spec.workload import Workload
 from passcal.stopping import Drained
@@ -25,6 +26,12 @@ PLANE = {"turnaround_ms": 0.0, "ingest_us_per_token": 0.0}
 LENGTHS = {"isl": ..., "prefix": 0, "osl": ..., "prefix_group": None, "prefix_len": 0}
 LENGTHS |= {"data_parallel_rank": None, "max_tokens": None}
 LEAST = {"isl": 1, "prefix": 0, "osl": 1, "prefix_len": 0}
+APART = {
+    name: field.default
+    for name, field in Disaggregated.model_fields.items()
+    if name not in ("prefill", "decode", "link")
+}
+LINK = {name: field.default for name, field in Link.model_fields.items() if not field.is_required()}
 TURN = {**LENGTHS, "think_ms": ..., "calls": ()}
 
 
@@ -34,8 +41,8 @@ class Question:
 
     name: str
     workload: Workload
-    deployment: Aggregated
-    timing: TimingModel
+    deployment: Deployment
+    timing: Timings
     rows: Sequence[Mapping[str, Any]]
 
 
@@ -67,8 +74,24 @@ def request_answers(asked: Question, measured: Measured) -> list[dict[str, Any]]
         row = int(measured.state.origins[i]) if world["lanes"] else i % len(asked.rows)
         wished = asked.rows[row]  # an engine may clip the output, and a prefix may reach isl
         wish = {name: wished[name] for name in ("prefix", "osl")}
-        answers.append({"request": i, **given, **wish, "token_ms": times[i].tolist()})
+        handed = hand_off(measured, i) if world["stages"] > 1 else {}
+        answers.append({"request": i, **given, **wish, **handed, "token_ms": times[i].tolist()})
     return answers
+
+
+def hand_off(measured: Measured, i: int) -> dict[str, Any]:
+    """What the language wants to know of how request i went over, if it did."""
+    state = measured.state
+    prefill, decode, hand = state.legs[2 * i], state.legs[2 * i + 1], state.hands[i]
+    told = {"prefill_done_ms": float(prefill["done_ms"])}
+    if hand["end_ms"] < 0.0:
+        return told
+    times = {
+        "transfer_start_ms": hand["start_ms"],
+        "transfer_done_ms": hand["end_ms"],
+        "attach_ms": decode["admitted_ms"],
+    }
+    return {"decode_engine": int(decode["engine"]), **told, **{name: float(value) for name, value in times.items()}}
 
 
 def read_scenario(scenario: Mapping[str, Any]) -> Question:
@@ -82,14 +105,29 @@ def read_scenario(scenario: Mapping[str, Any]) -> Question:
     parts = taken(scenario, "scenario", {**needed, "deployment": {}})
     if not isinstance(parts["name"], str) or not parts["name"]:
         raise SpecError(f"scenario.name={shown(parts['name'])}: must be a text; give it one")
-    if isinstance(parts["deployment"], Mapping) and parts["deployment"].get("kind") == "disaggregated":
-        raise Unsupported(
-            "deployment.kind='disaggregated': prefill and decode apart are not modelled yet; use replicas"
-        )
-    deployed = taken(parts["deployment"], "deployment", {"replicas": 1, "routing": "round_robin"})
-    deployment = Aggregated(read_engine(parts["backend"], parts["engine"]), **deployed)
+    deployment, timing = read_deployment(parts)
     workload, rows = read_workload(parts["workload"])
-    return Question(parts["name"], workload, deployment, read_timing(parts["timing"]), rows)
+    return Question(parts["name"], workload, deployment, timing, rows)
+
+
+def read_deployment(parts: Mapping[str, Any]) -> tuple[Deployment, Timings]:
+    """The engines, and what their passes cost; the scenario's own engine is the prefill side's, where there is one."""
+    engine, timing = read_engine(parts["backend"], parts["engine"]), read_timing(parts["timing"])
+    given = parts["deployment"]
+    kind = given.get("kind", "aggregated") if isinstance(given, Mapping) else "aggregated"
+    if kind == "aggregated":
+        deployed = taken(given, "deployment", {"kind": kind, "replicas": 1, "routing": "round_robin"})
+        return Aggregated(engine, replicas=deployed["replicas"], routing=deployed["routing"]), timing
+    if kind != "disaggregated":
+        raise SpecError(f"deployment.kind={shown(kind)}: must be 'aggregated' or 'disaggregated'; name one of them")
+    apart = taken(given, "deployment", {"kind": ..., "decode": ..., "link": ..., **APART})
+    decode = taken(apart["decode"], "deployment.decode", dict.fromkeys(("backend", "engine", "timing"), ...))
+    link = Link(**taken(apart["link"], "deployment.link", {"gb_per_s": ..., "kv_bytes_per_token": ..., **LINK}))
+    options = {name: apart[name] for name in APART}
+    deployment = Disaggregated(
+        prefill=engine, decode=read_engine(decode["backend"], decode["engine"]), link=link, **options
+    )
+    return deployment, {"prefill": timing, "decode": read_timing(decode["timing"])}
 
 
 def read_engine(backend: Any, options: Any) -> EngineSpec:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from passcal.core.tables import State
+from passcal.core.tandem_tables import FIRST_DECODE_PASS
 from passcal.passes import expand, repetition
 from passcal.window import Measured
 
@@ -54,19 +55,36 @@ class Emissions:
 
     def places(self, requests: Any, numbers: Any) -> Any:
         """Where the passes with these numbers, on the ranks of these requests, stand."""
-        ranks = self.state.requests["engine"][requests].astype(np.int64)
+        ranks = self.state.legs["engine"][requests].astype(np.int64)
         return np.searchsorted(self.keys, ranks << RANK_BITS | numbers)
 
     def of(self, rows: slice) -> tuple[Any, Any]:
-        """All tokens (ms) of these rows of the request table, one request after the other, and where each request's begin.
+        """All tokens (ms) of these rows of the request table, one request after the other, and where each request's begin."""
+        state = self.state
+        stages = int(state.world["stages"][0])
+        if stages == 1:
+            return self.emitted(np.arange(rows.start, rows.stop), state.requests["osl"][rows].astype(np.int64))
+        before = 1 - int(state.hops["first_token"][-1] == FIRST_DECODE_PASS)  # shown before the last stage emits any
+        table = state.requests[rows]
+        tokens = table["osl"].astype(np.int64)
+        heads = np.cumsum(tokens) - tokens
+        went = np.flatnonzero(tokens > before)
+        last = (rows.start + went) * stages + stages - 1
+        times, _ = self.emitted(last, tokens[went] - before)
+        if before:
+            times = np.insert(times, heads - np.arange(len(heads)), table["first_ms"])
+        return times, heads
 
-        A request's tokens fall into stretches: one from its first token on, and one from the end of each of its stalls on.
+    def emitted(self, ids: Any, osl: Any) -> tuple[Any, Any]:
+        """All tokens (ms) that these legs emitted, so many each, one leg after the other, and where each leg's begin.
+
+        A leg's tokens fall into stretches: one from its first token on, and one from the end of each of its stalls on.
         """
-        table, stalled = self.state.requests[rows], self.stalls["request"]
-        stalls = self.stalls[np.searchsorted(stalled, rows.start) : np.searchsorted(stalled, rows.stop)]
-        osl = table["osl"].astype(np.int64)
         heads = np.cumsum(osl) - osl
-        ids = np.arange(rows.start, rows.stop)
+        if not len(ids):
+            return np.zeros(0), heads
+        table, stalled = self.state.legs[ids], self.stalls["request"]
+        stalls = self.stalls[np.searchsorted(stalled, ids[0]) : np.searchsorted(stalled, ids[-1] + 1)]
         rank = self.state.ranks[0]
         if rank["launching"] or rank["selecting"]:  # every token but the first is listed (V14, S19)
             return np.insert(stalls["end_ms"], np.searchsorted(stalls["request"], ids), table["first_ms"]), heads

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from passcal.errors import SpecError, Unsupported
+from passcal.errors import SpecError
 from passcal.gate import Outcome, ask_oracle, checkout_root, compare, judge, run, scenario_files
 from passcal.scenario import answer
 from tools import oracle
@@ -22,25 +22,15 @@ ROOT = Path(__file__).parents[2]
 SLOW = {"vllm_512_512_c128_b4096_sync", "vllm_512_512_c128_b4096_async"}
 
 
-APART = "apart_"  # prefill and decode on workers of their own, which the oracle has and passcal has not yet
-
-
 def cases(names):
     """Scenarios as parameters, the long ones marked."""
     return [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in names]
 
 
-@pytest.mark.parametrize("name", cases(name for name in NAMES if not name.startswith(APART)))
+@pytest.mark.parametrize("name", cases(NAMES))
 def test_scenario(name: str):
     """Every request, every token, every pass."""
     assert compare(answered(name), oracle.simulate(scenario(name))) == []
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(APART)])
-def test_what_is_not_modelled_is_refused_by_name(name: str):
-    """None is skipped in silence."""
-    with pytest.raises(Unsupported, match="disaggregated"):
-        answered(name)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])

@@ -1,4 +1,4 @@
-"""The table of backends, the one place that lists them: a row is a code, three kernel functions and the engine version they follow.
+"""The table of backends, the one place that lists them: a row is a code, five kernel functions and the engine version they follow.
 
 What the kernel calls is a chain of ifs over the codes. It is built from the table, link by link; the compiler flattens it.
 """
@@ -6,11 +6,11 @@ What the kernel calls is a chain of ifs over the codes. It is built from the tab
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from passcal.calendar import sglang, trtllm, vllm
+from passcal.calendar import sglang, trtllm, vllm, vllm_memory
 from passcal.core.compiled import jit
 from passcal.core.tables import State
 
-__all__ = ["BACKENDS", "Backend", "land", "plan", "write_rank"]
+__all__ = ["BACKENDS", "Backend", "land", "let_go", "plan", "reserve", "write_rank"]
 
 
 class Backend(NamedTuple):
@@ -20,6 +20,8 @@ class Backend(NamedTuple):
         plan: form the next pass of rank k at this instant; returns how many rows it has.
         land: the oldest pass in flight on rank k ends: tokens appear, finished sequences leave.
         write: write what rank k will do next as numbers, from position n on; returns the next position.
+        reserve: give hand-off i the memory that it takes on rank k, if there is enough (D6); whether there was.
+        let_go: sequence i, done on rank k, has arrived elsewhere: its memory is free.
         version: whose rules they are.
         remedy: what ends thrash, in the engine's own option names.
     """
@@ -28,6 +30,8 @@ class Backend(NamedTuple):
     plan: Callable[[State, int, float], int]
     land: Callable[[State, int], None]
     write: Callable[[State, int, Any, int], int]
+    reserve: Callable[[State, int, int], bool]
+    let_go: Callable[[State, int, int], None]
     version: str
     remedy: str = "give more KV, or fewer seats"
 
@@ -38,6 +42,8 @@ BACKENDS = {
         vllm.plan,
         vllm.land,
         vllm.write,
+        vllm_memory.reserve,
+        vllm_memory.let_go,
         "vLLM 0.32.0, 0.33.0",
         "raise num_gpu_blocks, or lower max_num_seqs",
     ),
@@ -46,6 +52,8 @@ BACKENDS = {
         sglang.plan,
         sglang.land,
         sglang.write,
+        sglang.reserve,
+        sglang.let_go,
         "SGLang 0.5.23",
         "raise max_total_tokens or schedule_conservativeness, or lower max_running_requests",
     ),
@@ -54,6 +62,8 @@ BACKENDS = {
         trtllm.plan,
         trtllm.land,
         trtllm.write,
+        trtllm.reserve,
+        trtllm.let_go,
         "TensorRT-LLM, PyTorch backend, Python schedulers of mid 2026",
         "raise max_tokens_in_kv, lower max_batch_size, or set capacity_policy=GUARANTEED_NO_EVICT",
     ),
@@ -83,4 +93,6 @@ def link(code: int, own: Any, others: Any) -> Any:
 
 plan: Callable[[State, int, float], int] = by_backend("plan")
 land: Callable[[State, int], None] = by_backend("land")
+reserve: Callable[[State, int, int], bool] = by_backend("reserve")
+let_go: Callable[[State, int, int], None] = by_backend("let_go")
 write_rank: Callable[[State, int, Any, int], int] = by_backend("write")

@@ -41,7 +41,7 @@ def hold(state: State, k: int, i: int, tokens: int) -> None:
     """Sequence i emits this many tokens in the pass that is moved; they leave at the next event."""
     own, held = state.launches[k], state.lists[k]
     held[WHO, own.held], held[TOKENS, own.held] = i, tokens
-    held[LAST, own.held] = state.sequences[i].generated == state.requests[i].osl
+    held[LAST, own.held] = state.sequences[i].generated == state.legs[i].osl
     own.held += 1
 
 
@@ -55,7 +55,7 @@ def depart(state: State, k: int, now: float) -> None:
             own.busy_ms = max(own.busy_ms, now) + own.detokenizer_ms
             list_token(state, i, own.busy_ms)
         if held[LAST, j]:
-            state.requests[i].done_ms = own.busy_ms
+            state.legs[i].done_ms = own.busy_ms
             out = outs[k, (own.first_out + own.outs) % outs.shape[1]]
             out.out_ms, out.request = own.busy_ms, i
             own.outs += 1
@@ -65,7 +65,7 @@ def depart(state: State, k: int, now: float) -> None:
 @jit
 def list_token(state: State, i: int, at: float) -> None:
     """A token of sequence i comes out at this instant: its first, or one whose gap is listed."""
-    world, request, s = state.world[0], state.requests[i], state.sequences[i]
+    world, request, s = state.world[0], state.legs[i], state.sequences[i]
     if request.first_ms < 0.0:
         request.first_ms = at
     else:

@@ -9,14 +9,26 @@ from typing import Any
 
 from passcal.calendar.packing import add_chunk, clear_shape
 from passcal.calendar.sglang_admit import prefill
-from passcal.calendar.sglang_batch import DECODE, EXTEND, HEADER, LISTED, NONE, WAITING, ceil
+from passcal.calendar.sglang_batch import DECODE, EXTEND, HEADER, LISTED, NONE, UPTO, WAITING, ceil, kept_tokens
 from passcal.calendar.sglang_decode import decode
 from passcal.core import cycle, radix
 from passcal.core.compiled import jit
-from passcal.core.rank import HELD_NOT, emit, forget, intake, leave, may_send
+from passcal.core.hand import kept_back
+from passcal.core.rank import (
+    HELD_NOT,
+    HELD_SEATS,
+    attach,
+    emit,
+    forget,
+    free_seats,
+    intake,
+    leave,
+    may_send,
+    send_chunk,
+)
 from passcal.core.tables import NOBODY, State
 
-__all__ = ["land", "plan", "write"]
+__all__ = ["land", "let_go", "plan", "reserve", "write"]
 
 
 @jit
@@ -26,7 +38,7 @@ def plan(state: State, k: int, now: float) -> int:
     After an idle round the recorded engine's clock jumps to its next arrival, if there is one; among several workers nobody waits for it.
     """
     rank, s, world = state.ranks[k], state.sglang[k], state.world[0]
-    jumps = world.workers == 1 and (world.inbox_head != NOBODY or world.unborn > 0 or may_send(world))
+    jumps = len(state.ranks) == rank.width and (world.inbox_head != NOBODY or world.unborn > 0 or may_send(world))
     if rank.index == rank.leader:
         open_round(state, rank, s, jumps)
     if state.sglang[rank.leader].asleep:
@@ -35,7 +47,8 @@ def plan(state: State, k: int, now: float) -> int:
         s.ratio = s.first_ratio  # the last round was idle (S12)
     take_in(state, rank, s, now)
     next_round(state, rank, s, k, now)
-    rank.again = s.rows == 0 and s.deferred and rank.flying == 0 and not jumps
+    moved = s.deferred or (rank.preempted > 0 and rank.staging > 0)  # the last one retracted too (D10)
+    rank.again = s.rows == 0 and moved and rank.flying == 0 and not jumps
     if rank.selecting:
         rank.select_ms = s.prefill_select_ms if s.kind == EXTEND else s.decode_select_ms
     return s.rows
@@ -45,7 +58,7 @@ def plan(state: State, k: int, now: float) -> int:
 def open_round(state: State, leader: Any, s: Any, jumps: bool) -> None:
     """What the ranks of a group do as one: sleep until an arrival, and hold their prompts after a pass with prefill on any of them (S14, S18)."""
     s.asleep = leader.idle and jumps
-    for k in range(leader.index, leader.index + state.world[0].width):
+    for k in range(leader.index, leader.index + leader.width):
         if state.ranks[k].arrived_head != NOBODY:
             s.asleep = 0
         if s.extended:
@@ -58,7 +71,7 @@ def take_in(state: State, rank: Any, s: Any, now: float) -> None:
     """Requests that arrived begin their life here, with an output that fits context and pool (S17), and queue."""
     i = rank.arrived_head
     while i != NOBODY:
-        request, life = state.requests[i], state.sglang_lives[i]
+        request, life = state.legs[i], state.sglang_lives[i]
         room = min(s.context - request.isl - 1, rank.usable - ceil(request.isl, s.page) - s.page - 1)
         rank.serial += 1
         life.serial, life.place, life.launched = rank.serial, WAITING, NOBODY
@@ -81,16 +94,19 @@ def next_round(state: State, rank: Any, s: Any, k: int, now: float) -> None:
     s.unpublished = 0
     join(state, rank, s, k)
     s.deferred = s.hold > 0
+    chosen = now + s.prefill_select_ms
+    starts = max(chosen, rank.end_ms) if rank.flying else chosen
     if s.deferred:
         s.hold -= 1
     else:
-        chosen = now + s.prefill_select_ms
-        prefill(state, rank, s, k, max(chosen, rank.end_ms) if rank.flying else chosen)
+        prefill(state, rank, s, k, starts)
     prompts = s.rows
     if prompts > 0:
         take_prompts(state, rank, s, k)
+    else:
+        take_hand_offs(state, rank, k)
     if rank.running > 0 and (prompts == 0 or s.mixed):
-        decode(state, rank, s, k)
+        decode(state, rank, s, k, starts)
     close(state, rank, s, k, prompts)
 
 
@@ -103,7 +119,7 @@ def join(state: State, rank: Any, s: Any, k: int) -> None:
         count = state.lists[k, slot, 0]
         for n in range(count):
             i = state.lists[k, slot, HEADER + n]
-            if state.requests[i].done_ms >= 0.0:
+            if state.legs[i].done_ms >= 0.0:
                 s.finished -= 1
                 drop(state, i)
             elif i != s.partial:
@@ -117,7 +133,7 @@ def join(state: State, rank: Any, s: Any, k: int) -> None:
     kept = 0
     for n in range(rank.running):
         i = state.running[k, n]
-        if state.requests[i].done_ms >= 0.0:
+        if state.legs[i].done_ms >= 0.0:
             drop(state, i)
             continue
         state.running[k, kept] = i
@@ -135,7 +151,7 @@ def take_prompts(state: State, rank: Any, s: Any, k: int) -> None:
         radix.make_room(state, rank, s, tokens)
     for n in range(s.rows):
         i = state.lists[k, s.slot, HEADER + n]
-        sequence, request = state.sequences[i], state.requests[i]
+        sequence, request = state.sequences[i], state.legs[i]
         past, end = sequence.computed, sequence.computed + sequence.given
         add_chunk(
             state,
@@ -146,6 +162,17 @@ def take_prompts(state: State, rank: Any, s: Any, k: int) -> None:
         )
         rank.free -= ceil(end, s.page) - ceil(past, s.page)
         sequence.computed = end
+        state.lists[k, UPTO + s.slot, n] = end
+
+
+@jit
+def take_hand_offs(state: State, rank: Any, k: int) -> None:
+    """Requests that came with their KV take slots, and are running rows (D10)."""
+    while rank.handed > 0:
+        if free_seats(rank) <= 0:
+            rank.held_by = HELD_SEATS
+            return
+        state.sglang_lives[attach(state, rank, k)].place = LISTED
 
 
 @jit
@@ -156,7 +183,7 @@ def close(state: State, rank: Any, s: Any, k: int, prompts: int) -> None:
     s.kind = EXTEND if prompts > 0 else (DECODE if s.rows > 0 else NONE)
     if prompts > 0:
         s.unpublished, state.sglang[rank.leader].extended = 1, 1
-    if rank.waiting == 0:
+    if rank.waiting + rank.handed == 0:
         rank.held_by = HELD_NOT
 
 
@@ -176,6 +203,8 @@ def land(state: State, k: int) -> None:
             life.wasted = 0
             drop(state, i)
             continue
+        if rank.sending and n < prompts:
+            send_chunk(state, i, 1 * state.lists[k, UPTO + slot, n])
         if life.place == WAITING or i == partial:  # retracted since, or a middle chunk
             continue
         paused = sequence.generated > 0 and sequence.last_pass == s.decoded and s.decoded < number - 1
@@ -186,11 +215,11 @@ def land(state: State, k: int) -> None:
             sequence.last_pass, sequence.last_ms = number, rank.land_ms
         else:
             row.gaps += emit(state, rank, i, number)
-        if sequence.generated >= min(life.limit, state.requests[i].osl):
+        if sequence.generated >= min(life.limit, state.legs[i].osl):
             life.wasted = life.launched > number
             finish(state, rank, s, i)
         elif n < prompts and s.tree:
-            radix.publish(state, rank, s, i, state.requests[i].isl + sequence.generated - 1)
+            radix.publish(state, rank, s, i, state.legs[i].isl + sequence.generated - 1)
     if rows > prompts:
         s.decoded = number
 
@@ -199,18 +228,43 @@ def land(state: State, k: int) -> None:
 def finish(state: State, rank: Any, s: Any, i: int) -> None:
     """Request i is done: its KV is free but for what stays in the tree; while a list holds it, its row is kept (S15)."""
     life = state.sglang_lives[i]
-    stored = state.sequences[i].computed
     leave(state, rank, i)
     if s.tree:
-        radix.publish(state, rank, s, i, stored)
-        radix.grab(state, rank, s, life.leaf, -1)
-    rank.free += ceil(stored, s.page) - state.nodes[life.leaf].end
-    if s.tree and not rank.memory:
-        radix.drop_chain(state, s, i)
+        radix.publish(state, rank, s, i, 1 * state.sequences[i].computed)
+    if not kept_back(state, rank, i):
+        let_go(state, rank.index, i)
     if life.place == LISTED:
         s.finished += 1
     else:
         drop(state, i)
+
+
+@jit
+def let_go(state: State, k: int, i: int) -> None:
+    """Request i, which is done here, needs its KV no more: what the tree does not hold is free, and the queue is looked at again (S5)."""
+    rank, s, life = state.ranks[k], state.sglang[k], state.sglang_lives[i]
+    if s.tree:
+        radix.grab(state, rank, s, life.leaf, -1)
+    rank.free += kept_tokens(state, s, i) - state.nodes[life.leaf].end
+    rank.freed, state.sequences[i].held, s.full = 1, 0, 0
+    if s.tree and not rank.memory:
+        radix.drop_chain(state, s, i)
+
+
+@jit
+def reserve(state: State, k: int, i: int) -> bool:
+    """Give hand-off i the tokens of its prompt and those that its link reserves, if they are free or can be evicted (D6)."""
+    rank, s, stages = state.ranks[k], state.sglang[k], state.world[0].stages
+    need = ceil(state.legs[i].isl + state.hops[i % stages - 1].reserve, s.page)
+    if need > rank.free or rank.resuming > 0 or s.partial != NOBODY:
+        return False
+    if s.tree:
+        radix.make_room(state, rank, s, need)
+    rank.free -= need
+    state.sequences[i].held = need
+    life = state.sglang_lives[i]
+    life.leaf, life.branch = s.first_node, NOBODY  # it is in no tree yet
+    return True
 
 
 @jit
@@ -251,5 +305,5 @@ def write(state: State, k: int, out: Any, n: int) -> int:
 def write_row(state: State, rank: Any, i: int, out: Any, n: int) -> int:
     """A request of a list."""
     life = state.sglang_lives[i]
-    out[n], out[n + 1], out[n + 2] = life.place, life.launched == rank.number, state.requests[i].done_ms >= 0.0
+    out[n], out[n + 1], out[n + 2] = life.place, life.launched == rank.number, state.legs[i].done_ms >= 0.0
     return cycle.write_sequence(state, i, out, n + 3)

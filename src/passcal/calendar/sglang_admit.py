@@ -5,7 +5,7 @@ from typing import Any
 from passcal.calendar.sglang_batch import CLIP, HEADER, LISTED, add_row, ceil, reserved
 from passcal.core import radix
 from passcal.core.compiled import jit
-from passcal.core.rank import HELD_BLOCKS, HELD_BUDGET, HELD_NOT, HELD_SEATS, pop
+from passcal.core.rank import HELD_BLOCKS, HELD_BUDGET, HELD_NOT, HELD_SEATS, free_seats, pop
 from passcal.core.tables import NOBODY, State
 
 __all__ = ["prefill"]
@@ -25,7 +25,7 @@ def prefill(state: State, rank: Any, s: Any, k: int, starts: float) -> None:
     if s.partial == NOBODY:
         if s.full or rank.waiting == 0:
             return
-        if rank.running >= rank.max_seats:
+        if free_seats(rank) <= 0:
             s.full, rank.held_by = 1, HELD_SEATS
             return
     if s.tree:
@@ -68,7 +68,7 @@ def go_on(state: State, rank: Any, s: Any, k: int) -> None:
     room = min(s.chunk_left, int(rank.free - s.promised))
     if room <= 0:
         room = s.chunk_left
-    left = state.requests[i].isl + sequence.generated - sequence.computed
+    left = state.legs[i].isl + sequence.generated - sequence.computed
     sequence.given = min(left, room)
     charge(state, rank, s, i, left <= room)
     if left <= room:
@@ -90,7 +90,7 @@ def scan(state: State, rank: Any, s: Any, k: int, starts: float) -> None:
         if rest > 0 and spent(s):
             rank.held_by = HELD_BUDGET
             return
-        if s.rows >= rank.max_seats - rank.running:
+        if s.rows >= free_seats(rank):
             s.full, rank.held_by = 1, HELD_SEATS
         if s.full:
             return
@@ -113,7 +113,7 @@ def scan(state: State, rank: Any, s: Any, k: int, starts: float) -> None:
 def consider(state: State, rank: Any, s: Any, k: int, starts: float) -> int:
     """Look up the queue's head in the prefix tree (S15) and admit it, cut to the chunk if need be, or say why not."""
     i = rank.waiting_head
-    sequence, request, life = state.sequences[i], state.requests[i], state.sglang_lives[i]
+    sequence, request, life = state.sequences[i], state.legs[i], state.sglang_lives[i]
     length = request.isl + sequence.generated
     leaf = life.root
     if s.tree:
@@ -128,6 +128,7 @@ def consider(state: State, rank: Any, s: Any, k: int, starts: float) -> int:
     if given <= 0:
         return -given
     pop(state, rank)
+    rank.resuming -= request.preemptions > 0
     sequence.computed, sequence.given, life.place = hit, given, LISTED
     if request.admitted_ms < 0.0:
         request.admitted_ms, request.cached = starts, hit
@@ -210,7 +211,7 @@ def put_end(state: State, s: Any, k: int, i: int, at: int) -> None:
         state.lists[k, LEFT, n] = state.lists[k, LEFT, n - 1]
         state.lists[k, HELD, n] = state.lists[k, HELD, n - 1]
     state.lists[k, LEFT, at] = left
-    state.lists[k, HELD, at] = state.requests[i].isl + state.sequences[i].generated
+    state.lists[k, HELD, at] = state.legs[i].isl + state.sequences[i].generated
     s.ends += 1
 
 
@@ -225,7 +226,7 @@ def order_queue(state: State, rank: Any, s: Any) -> None:
     if s.lpm and rank.waiting <= SORTED:
         for n in range(count):
             i = state.scratch[n]
-            length = state.requests[i].isl + state.sequences[i].generated
+            length = state.legs[i].isl + state.sequences[i].generated
             hit = state.nodes[radix.match(state, s, i, length)].end
             state.sglang_lives[i].key = min(hit, length - 1)
             if hit <= SMALL and shares_with_earlier(state, n):
@@ -235,7 +236,7 @@ def order_queue(state: State, rank: Any, s: Any) -> None:
     if s.asked % TOUCHED == 0:
         for n in range(count - 1, -1, -1):
             i = state.scratch[n]
-            radix.match(state, s, i, state.requests[i].isl + state.sequences[i].generated)
+            radix.match(state, s, i, state.legs[i].isl + state.sequences[i].generated)
     s.asked += 1
 
 

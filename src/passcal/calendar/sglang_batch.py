@@ -9,9 +9,24 @@ from typing import Any
 from passcal.core.compiled import jit
 from passcal.core.tables import State
 
-__all__ = ["CLIP", "DECODE", "DROPPED", "EXTEND", "HEADER", "LISTED", "NONE", "WAITING", "add_row", "ceil", "reserved"]
+__all__ = [
+    "CLIP",
+    "DECODE",
+    "DROPPED",
+    "EXTEND",
+    "HEADER",
+    "LISTED",
+    "NONE",
+    "UPTO",
+    "WAITING",
+    "add_row",
+    "ceil",
+    "kept_tokens",
+    "reserved",
+]
 
 HEADER = 3
+UPTO = 4  # and 5: up to which token the prompts of each are computed
 NONE, EXTEND, DECODE = 0, 1, 2  # kinds of a round's pass
 WAITING, LISTED, DROPPED = (
     0,
@@ -33,6 +48,12 @@ def add_row(state: State, rank: Any, s: Any, k: int, i: int) -> None:
     state.lists[k, s.slot, HEADER + s.rows] = i
     s.rows += 1
     state.sglang_lives[i].launched = rank.number + 1
+
+
+@jit
+def kept_tokens(state: State, s: Any, i: int) -> int:
+    """Tokens of KV that request i has taken: those of its pages, and no less than a hand-off holds from its grant on (D6)."""
+    return max(ceil(state.sequences[i].computed, s.page), 1 * state.sequences[i].held)
 
 
 @jit

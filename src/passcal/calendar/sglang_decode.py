@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from passcal.calendar.sglang_batch import DROPPED, NONE, WAITING, add_row, ceil
+from passcal.calendar.sglang_batch import DROPPED, NONE, WAITING, add_row, kept_tokens
 from passcal.core import radix
 from passcal.core.compiled import jit
 from passcal.core.rank import HELD_BLOCKS, append
@@ -14,8 +14,8 @@ STEPS = 20  # decode passes that a retraction makes room for
 
 
 @jit
-def decode(state: State, rank: Any, s: Any, k: int) -> None:
-    """Add the decode rows: alone, or riding the prefill batch that is planned."""
+def decode(state: State, rank: Any, s: Any, k: int, starts: float) -> None:
+    """Add the decode rows: alone, or riding the prefill batch that is planned; the pass would start at this time."""
     before = rank.running
     if rank.most_flying > 1 and s.kind != NONE:
         drop_leavers(state, rank, k)
@@ -29,7 +29,7 @@ def decode(state: State, rank: Any, s: Any, k: int) -> None:
         radix.make_room(state, rank, s, need)
     if s.rows > 0:
         if need <= rank.free:  # else all sit the pass out (S11)
-            ride(state, rank, s, k)
+            ride(state, rank, s, k, starts)
             rank.running = 0
         return
     if need > rank.free and leaving:  # their KV is free after the pass in flight (S12)
@@ -43,7 +43,7 @@ def decode(state: State, rank: Any, s: Any, k: int) -> None:
         s.ratio = max(s.ratio - s.decay, s.least_ratio)
     if rank.running < before:
         s.full = 0
-    ride(state, rank, s, k)
+    ride(state, rank, s, k, starts)
 
 
 @jit
@@ -64,17 +64,23 @@ def drop_leavers(state: State, rank: Any, k: int) -> None:
 @jit
 def pages_needed(state: State, rank: Any, s: Any, k: int) -> int:
     """Tokens of the pages that one more token of every row needs (S12)."""
-    if s.page == 1:
+    if s.page == 1 and not rank.attaching:
         return rank.running
     need = 0
     for n in range(rank.running):
-        if state.sequences[state.running[k, n]].computed % s.page == 0:
+        if needs_page(s, state.sequences[state.running[k, n]]):
             need += s.page
     return need
 
 
 @jit
-def ride(state: State, rank: Any, s: Any, k: int) -> None:
+def needs_page(s: Any, sequence: Any) -> bool:
+    """Whether one more token of a sequence takes a page: what it holds is full."""
+    return sequence.computed % s.page == 0 and sequence.computed >= sequence.held
+
+
+@jit
+def ride(state: State, rank: Any, s: Any, k: int, starts: float) -> None:
     """Every running request gets a row, and a slot for the token that it stores."""
     if s.tree:
         radix.make_room(state, rank, s, rank.running * s.page)
@@ -82,10 +88,12 @@ def ride(state: State, rank: Any, s: Any, k: int) -> None:
     for n in range(rank.running):
         i = state.running[k, n]
         sequence = state.sequences[i]
-        if sequence.computed % s.page == 0:
+        if needs_page(s, sequence):
             rank.free -= s.page
         sequence.computed += 1
         context += sequence.computed
+        if state.legs[i].admitted_ms < 0.0:
+            state.legs[i].admitted_ms = starts
         add_row(state, rank, s, k, i)
     state.shape[0].decode_requests += rank.running
     state.shape[0].decode_kv_tokens += context
@@ -93,13 +101,16 @@ def ride(state: State, rank: Any, s: Any, k: int) -> None:
 
 @jit
 def retract(state: State, rank: Any, s: Any, k: int) -> None:
-    """Send rows back to the queue until the others have the pages that they need, at least one and never all (S13)."""
+    """Send rows back to the queue until the others have the pages that they need (S13).
+
+    One is left at least; not even that one where hand-offs that do not run yet hold what it lacks (D10).
+    """
     if s.radix and not s.tree:
         state.world[0].lost = 1  # what a resumed prompt finds of itself depends on the tree
         return
     sort_running(state, rank, k)
-    first = True
-    while rank.running > 1:
+    first, least = True, 0 if rank.staging > 0 else 1
+    while rank.running > least:
         if not first:
             need = pages_needed(state, rank, s, k)
             if s.tree:
@@ -122,11 +133,11 @@ def sort_running(state: State, rank: Any, k: int) -> None:
     """Most outputs first, then shortest prompt, then as they stood."""
     for a in range(1, rank.running):
         i, b = state.running[k, a], a
-        outputs, isl = state.sequences[i].generated, state.requests[i].isl
+        outputs, isl = state.sequences[i].generated, state.legs[i].isl
         while b > 0:
             j = state.running[k, b - 1]
             more = outputs - state.sequences[j].generated
-            if more < 0 or (more == 0 and state.requests[j].isl <= isl):
+            if more < 0 or (more == 0 and state.legs[j].isl <= isl):
                 break
             state.running[k, b] = j
             b -= 1
@@ -137,14 +148,16 @@ def sort_running(state: State, rank: Any, k: int) -> None:
 def send_back(state: State, rank: Any, s: Any, i: int) -> None:
     """Request i loses its KV, but for the tree's share, and its token in flight, and goes to the tail of the queue."""
     sequence, life = state.sequences[i], state.sglang_lives[i]
-    rank.free += ceil(sequence.computed, s.page) - state.nodes[life.leaf].end
+    rank.free += kept_tokens(state, s, i) - state.nodes[life.leaf].end
+    sequence.held = 0
     if s.tree:
         radix.grab(state, rank, s, life.leaf, -1)
         radix.make_room(state, rank, s, STEPS * rank.running)
     sequence.reached = max(sequence.reached, sequence.computed)
     sequence.computed, sequence.given, life.place, life.leaf = 0, 0, WAITING, life.root
-    state.requests[i].preemptions += 1
+    state.legs[i].preemptions += 1
     state.world[0].preemptions += 1
     rank.preempted += 1
+    rank.resuming += 1
     rank.held_by = HELD_BLOCKS
     append(state, rank, i)

@@ -20,7 +20,7 @@ def begin(state: State, rank: Any, i: int) -> None:
     if rank.drafts > 0:
         life = state.vllm_lives[i]
         life.drafts, life.emitted = 0, 0
-        if state.requests[i].preemptions == 0:
+        if state.legs[i].preemptions == 0:
             life.rows = 0
 
 
@@ -32,7 +32,7 @@ def draft(state: State, rank: Any, i: int, budget: int) -> int:
     life, s = state.vllm_lives[i], state.sequences[i]
     drafts = 0
     if life.emitted > 0:
-        drafts = max(0, min(rank.drafts, min(budget - 1, state.requests[i].osl - s.generated - 1)))
+        drafts = max(0, min(rank.drafts, min(budget - 1, state.legs[i].osl - s.generated - 1)))
     life.drafts = drafts
     return drafts
 
@@ -77,7 +77,7 @@ def write(state: State, rank: Any, k: int, out: Any, n: int) -> int:
         n += 3
     i = rank.waiting_head
     while i != NOBODY:
-        out[n] = state.vllm_lives[i].rows if state.requests[i].preemptions > 0 else 0
+        out[n] = state.vllm_lives[i].rows if state.legs[i].preemptions > 0 else 0
         n += 1
         i = state.sequences[i].after
     return n

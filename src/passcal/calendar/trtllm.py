@@ -8,15 +8,17 @@ from typing import Any
 
 from passcal.calendar.packing import add_chunk, clear_shape
 from passcal.calendar.trtllm_batch import PROMPTS, ROWS, balance, pack
-from passcal.calendar.trtllm_capacity import DONE, LEAVER, PAUSED, PROMPT, ROW, keep
+from passcal.calendar.trtllm_capacity import DONE, LEAVER, MAX_UTILIZATION, PAUSED, PROMPT, ROW, keep
 from passcal.core import cycle
 from passcal.core.compiled import jit
-from passcal.core.rank import HELD_NOT, HELD_SEATS, emit, forget, intake, leave, pop
+from passcal.core.hand import kept_back
+from passcal.core.rank import HELD_NOT, HELD_SEATS, attach, emit, forget, free_seats, intake, leave, pop, send_chunk
 from passcal.core.tables import NOBODY, State
 
-__all__ = ["land", "plan", "write"]
+__all__ = ["land", "let_go", "plan", "reserve", "write"]
 
 FLIGHT = 4  # and 5: who gets a token of the pass with an even or odd number; NOBODY ends the list
+CHUNKS, UPTO = 6, 8  # and 7, 9: likewise whose chunks it computes, and up to which token
 
 
 @jit
@@ -28,16 +30,17 @@ def plan(state: State, k: int, now: float) -> int:
     """
     rank, own = state.ranks[k], state.trtllm[k]
     if rank.index == rank.leader:
-        for j in range(k, k + state.world[0].width):
+        for j in range(k, k + rank.width):
             form(state, state.ranks[j], state.trtllm[j], j, now)
         if own.balance:
             balance(state, own, k)
-    state.lists[k, FLIGHT + (rank.number + 1) % 2, 0] = NOBODY
+    for list_ in (FLIGHT, CHUNKS):
+        state.lists[k, list_ + (rank.number + 1) % 2, 0] = NOBODY
     rank.again = own.prompts + own.rows == 0 and own.paused > 0 and rank.flying == 0
     if own.prompts + own.rows > 0:
         clear_shape(state, 0, 0)
         finishing = load_prompts(state, rank, own, k, now)
-        load_rows(state, rank, own, k, finishing)
+        load_rows(state, rank, own, k, now, finishing)
     return own.prompts + own.rows
 
 
@@ -46,7 +49,7 @@ def form(state: State, rank: Any, own: Any, k: int, now: float) -> None:
     """Take in, move what the last turn changed, keep and pack: the lists of rank k say what it would compute now."""
     take_in(state, rank, k, now)
     settle(state, rank, own, k)
-    rank.held_by = HELD_SEATS if rank.waiting > 0 else HELD_NOT
+    rank.held_by = HELD_SEATS if rank.waiting + rank.handed > 0 else HELD_NOT
     keep(state, rank, own, k)
     pack(state, rank, own, k)
 
@@ -55,9 +58,11 @@ def form(state: State, rank: Any, own: Any, k: int, now: float) -> None:
 def take_in(state: State, rank: Any, k: int, now: float) -> None:
     """Arrivals take free seats, first come first served, before any block or token (T8)."""
     intake(state, rank, now)
-    while rank.waiting > 0 and rank.running < rank.max_seats:
+    while rank.handed > 0 and free_seats(rank) > 0:
+        take_hand_off(state, rank, attach(state, rank, k))
+    while rank.waiting > 0 and free_seats(rank) > 0:
         i = pop(state, rank)
-        request, s, life = state.requests[i], state.sequences[i], state.trtllm_lives[i]
+        request, s, life = state.legs[i], state.sequences[i], state.trtllm_lives[i]
         s.computed, s.held = 0, 0
         life.prompt, life.state, life.wasted = request.isl, PROMPT, 0
         life.reserve = (request.isl + request.most + rank.block_size - 1) // rank.block_size
@@ -66,17 +71,27 @@ def take_in(state: State, rank: Any, k: int, now: float) -> None:
 
 
 @jit
+def take_hand_off(state: State, rank: Any, i: int) -> None:
+    """A request that came with its KV is a row, or a prompt of which one token is left (D10)."""
+    request, life = state.legs[i], state.trtllm_lives[i]
+    life.prompt, life.wasted = request.isl, 0
+    life.state = ROW if state.sequences[i].generated > 0 else PROMPT
+    life.reserve = (request.isl + request.most + rank.block_size - 1) // rank.block_size
+
+
+@jit
 def load_prompts(state: State, rank: Any, own: Any, k: int, now: float) -> int:
     """Chunks go: the first of a prompt takes its whole prompt's blocks (T11), the last brings a token (T13); returns how many are last."""
     begins = max(now, rank.end_ms) if rank.flying > 0 else now
-    finishing = 0
+    finishing, chunks, odd = 0, 0, (rank.number + 1) % 2
     for last in range(2):
         for j in range(own.prompts):
             i = state.lists[k, PROMPTS, j]
-            request, s, life = state.requests[i], state.sequences[i], state.trtllm_lives[i]
+            request, s, life = state.legs[i], state.sequences[i], state.trtllm_lives[i]
             if (s.computed + s.given == life.prompt) != (last == 1):
                 continue
             if s.computed == 0:
+                rank.resuming -= request.preemptions > 0
                 s.held = (life.prompt + rank.block_size - 1) // rank.block_size
                 rank.free -= s.held
             if request.admitted_ms < 0.0:
@@ -85,16 +100,20 @@ def load_prompts(state: State, rank: Any, own: Any, k: int, now: float) -> int:
             s.computed += s.given
             s.given = 0
             life.rode = rank.number + 1
+            state.lists[k, CHUNKS + odd, chunks], state.lists[k, UPTO + odd, chunks] = i, s.computed
+            chunks += 1
             if last == 1:
-                state.lists[k, FLIGHT + (rank.number + 1) % 2, finishing] = i
+                state.lists[k, FLIGHT + odd, finishing] = i
                 finishing += 1
+    state.lists[k, CHUNKS + odd, chunks] = NOBODY
     return finishing
 
 
 @jit
-def load_rows(state: State, rank: Any, own: Any, k: int, finishing: int) -> None:
+def load_rows(state: State, rank: Any, own: Any, k: int, now: float, finishing: int) -> None:
     """Rows go: each stores a token, in a new block if its blocks are full (T11), and stands in flight behind the finishing prompts."""
     flight, context = FLIGHT + (rank.number + 1) % 2, 0
+    begins = max(now, rank.end_ms) if rank.flying > 0 else now
     for j in range(own.rows):
         i = state.lists[k, ROWS, j]
         s = state.sequences[i]
@@ -103,6 +122,8 @@ def load_rows(state: State, rank: Any, own: Any, k: int, finishing: int) -> None
             rank.free -= 1
         s.computed += 1
         context += s.computed
+        if state.legs[i].admitted_ms < 0.0:
+            state.legs[i].admitted_ms = begins
         state.trtllm_lives[i].rode = rank.number + 1
         state.lists[k, flight, finishing + j] = i
     state.lists[k, flight, finishing + own.rows] = NOBODY
@@ -113,8 +134,10 @@ def load_rows(state: State, rank: Any, own: Any, k: int, finishing: int) -> None
 @jit
 def land(state: State, k: int) -> None:
     """The oldest pass in flight on rank k ends: tokens appear, then the newest plan's states move, then seats are given back (T5, T8)."""
-    rank, own, world = state.ranks[k], state.trtllm[k], state.world[0]
-    number, gone, gaps, j = rank.number - rank.flying + 1, world.gone, 0, 0
+    rank, own = state.ranks[k], state.trtllm[k]
+    number, left, gaps, j = rank.number - rank.flying + 1, 0, 0, 0
+    if rank.sending:
+        send_chunks(state, k, number)
     flight = FLIGHT + number % 2
     i = state.lists[k, flight, 0]
     while i != NOBODY:
@@ -124,17 +147,50 @@ def land(state: State, k: int) -> None:
             forget(state, i)
         else:
             gaps += emit(state, rank, i, number)
-            if s.generated == state.requests[i].osl:
+            if s.generated == state.legs[i].osl:
                 leave(state, rank, i)
+                left += 1
                 life.state, life.wasted = DONE, life.rode > number
-                rank.free += s.held
-                s.held = 0
+                if not kept_back(state, rank, i):
+                    let_go(state, k, i)
         j += 1
         i = state.lists[k, flight, j]
     state.runs[rank.land_row].gaps = gaps
     settle(state, rank, own, k)
-    if world.gone > gone:
+    if left > 0:
         vacate(state, rank, k)
+
+
+@jit
+def send_chunks(state: State, k: int, number: int) -> None:
+    """The chunks of the pass that lands are there to be sent (D4)."""
+    n = 0
+    i = state.lists[k, CHUNKS + number % 2, 0]
+    while i != NOBODY:
+        send_chunk(state, i, 1 * state.lists[k, UPTO + number % 2, n])
+        n += 1
+        i = state.lists[k, CHUNKS + number % 2, n]
+
+
+@jit
+def let_go(state: State, k: int, i: int) -> None:
+    """Request i, which is done here, needs its blocks no more."""
+    rank, s = state.ranks[k], state.sequences[i]
+    rank.free += s.held
+    rank.freed, s.held = 1, 0
+
+
+@jit
+def reserve(state: State, k: int, i: int) -> bool:
+    """Give hand-off i the blocks of its prompt and full output, or, where outputs are not reserved, of one more token, if they are free (D6)."""
+    rank, leg = state.ranks[k], state.legs[i]
+    outputs = 1 if state.trtllm[k].policy == MAX_UTILIZATION else leg.most
+    need = (leg.isl + outputs + rank.block_size - 1) // rank.block_size
+    if need > rank.free or rank.resuming > 0:
+        return False
+    rank.free -= need
+    state.sequences[i].held = need
+    return True
 
 
 @jit
@@ -145,17 +201,17 @@ def settle(state: State, rank: Any, own: Any, k: int) -> None:
         i = state.lists[k, PAUSED, j]
         life = state.trtllm_lives[i]
         if life.state != DONE:  # else its last token was in flight
-            life.prompt, life.state = state.requests[i].isl + state.sequences[i].generated, PROMPT
+            life.prompt, life.state = state.legs[i].isl + state.sequences[i].generated, PROMPT
     for j in range(own.prompts):
         i = state.lists[k, PROMPTS, j]
         s, life = state.sequences[i], state.trtllm_lives[i]
         if s.computed == life.prompt and life.state != DONE:
-            life.state = LEAVER if overlap and s.generated + 1 == state.requests[i].most else ROW
+            life.state = LEAVER if overlap and s.generated + 1 == state.legs[i].most else ROW
     if overlap:
         for j in range(own.rows):
             i = state.lists[k, ROWS, j]
             life = state.trtllm_lives[i]
-            if life.state != DONE and state.sequences[i].generated + 1 == state.requests[i].most:
+            if life.state != DONE and state.sequences[i].generated + 1 == state.legs[i].most:
                 life.state = LEAVER
     own.paused, own.prompts, own.rows = 0, 0, 0
 

@@ -36,7 +36,7 @@ def pack(state: State, rank: Any, own: Any, k: int) -> None:
 @jit
 def balance(state: State, lead: Any, first: int) -> None:
     """Prompts of a group wait until every rank has some, and then for more of them, as long as decode rows are there to run meanwhile (T7)."""
-    width = state.world[0].width
+    width = state.ranks[first].width
     prompts, rows = 0, 0  # ranks that have any
     for k in range(first, first + width):
         prompts += state.trtllm[k].prompts > 0

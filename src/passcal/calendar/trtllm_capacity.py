@@ -107,6 +107,7 @@ def pause(state: State, rank: Any, own: Any, k: int, i: int) -> int:
     s.held, s.computed = 0, 0
     state.lists[k, PAUSED, own.paused] = i
     own.paused += 1
-    state.requests[i].preemptions += 1
+    state.legs[i].preemptions += 1
+    rank.resuming += 1
     state.world[0].preemptions += 1
     return back

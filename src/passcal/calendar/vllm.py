@@ -11,6 +11,7 @@ from passcal.calendar.vllm_memory import (
     preempt,
     register_outputs,
     release,
+    release_ahead,
     release_late,
 )
 from passcal.core import blocks, crowd, cycle, remains
@@ -20,11 +21,14 @@ from passcal.core.rank import (
     HELD_BUDGET,
     HELD_NOT,
     HELD_SEATS,
+    attach,
     emit,
+    free_seats,
     intake,
     leave,
     pop,
     seats_taken,
+    send_chunk,
 )
 from passcal.core.tables import NOBODY, State
 
@@ -35,23 +39,34 @@ __all__ = ["land", "plan", "write"]
 def plan(state: State, k: int, now: float) -> int:
     """Form the next pass of rank k at this instant; returns how many rows it has."""
     rank = state.ranks[k]
-    rows = 0
+    rows, moved = 0, 0
+    if rank.planned > 0:
+        rows, rank.planned = 1 * rank.planned, 0
+        sum_up(state, rank, k, max(now, rank.end_ms))
+        return rows
     if rank.waited:  # the group's pass is over, and with it what was late on this rank
         release_late(state, rank, k)
     rank.drained, rank.waited = rank.waited, 0
-    if not rank.draining:
+    if rank.ahead and not rank.idle and not rank.draining and not rank.drained:
+        moved = rank.preempted  # that plan was formed when the last pass landed, and has no rows
+    elif not rank.draining:
         seen = rank.start_ms if rank.lookahead and not rank.idle and not rank.launching else now
         rows = decide(state, rank, k, seen)  # V12
+        moved = rank.preempted
         if rows == 0 and rank.launching and not rank.idle:
             launch.drain(rank)
             return 0
-    if rank.draining or (rows == 0 and rank.lookahead and state.world[0].width == 1):
+    if rank.draining or (rows == 0 and rank.lookahead and rank.width == 1):
         release_late(state, rank, k)  # the pipeline drains and the engine decides again at once (V12)
         rank.drained = 1
         rows = decide(state, rank, k, now)
+        moved += rank.preempted
         if rank.launching:
             rank.draining = 0
     rank.drained = 0
+    rank.again = (
+        rows == 0 and moved > 0 and rank.staging > 0
+    )  # hand-offs may hold what the last one running lacks (D10)
     if rows > 0:
         sum_up(state, rank, k, max(now, rank.end_ms))
     return rows
@@ -64,7 +79,7 @@ def sum_up(state: State, rank: Any, k: int, start: float) -> None:
     sums = state.shape[0]
     for j in range(rank.running):
         i = state.running[k, j]
-        s, request = state.sequences[i], state.requests[i]
+        s, request = state.sequences[i], state.legs[i]
         if s.given == 0:
             continue
         if request.admitted_ms < 0.0:
@@ -86,15 +101,18 @@ def decide(state: State, rank: Any, k: int, horizon: float) -> int:
     rank.held_by, rank.preempted = HELD_NOT, 0
     if rank.memory:
         crowd_blocks(state, rank, k)
-    capped = rank.long_prefill > 0 and seats_taken(rank) + rank.waiting != 1  # V10
+    capped = rank.long_prefill > 0 and seats_taken(rank) + rank.waiting + rank.handed != 1  # V10
     rank.deferring = defers_prefill(state, rank, k)
     if rank.caching and (rank.drafts > 0 or rank.offload):
         register_outputs(state, rank, k)
     rows, budget = continue_running(state, rank, k, rank.budget - rank.crowd, capped)
     if rank.preempted == 0 and rank.held_by == HELD_NOT:
-        rows += admit(state, rank, k, budget, capped)
+        admitted, budget = admit(state, rank, k, budget, capped)
+        rows += admitted
+        if rank.handed > 0:
+            rows += attach_all(state, rank, k, budget)
     if not rank.deferring:
-        rank.wanting = rank.waiting > 0
+        rank.wanting = rank.waiting + rank.handed > 0
     if rank.preempted > 0:
         rank.held_by = HELD_BLOCKS  # a pass that preempts admits nobody (V8)
     return rank.crowd + rows
@@ -117,7 +135,7 @@ def defers_prefill(state: State, rank: Any, k: int) -> bool:
 def unfinished(state: State, i: int) -> bool:
     """Whether running sequence i is a prompt between chunks, for the first time or resumed, be only one token of it left."""
     s = state.sequences[i]
-    return s.generated == 0 or s.computed <= s.reached or state.requests[i].isl + s.generated - s.computed > 1
+    return s.generated == 0 or s.computed <= s.reached or state.legs[i].isl + s.generated - s.computed > 1
 
 
 @jit
@@ -127,7 +145,7 @@ def continue_running(state: State, rank: Any, k: int, budget: int, capped: bool)
     while at < rank.running and budget > 0:
         i = state.running[k, at]
         s = state.sequences[i]
-        new = state.requests[i].isl + s.generated - s.computed
+        new = state.legs[i].isl + s.generated - s.computed
         at += 1
         if rank.deferring and unfinished(state, i):
             continue
@@ -154,18 +172,18 @@ def continue_running(state: State, rank: Any, k: int, budget: int, capped: bool)
 
 
 @jit
-def admit(state: State, rank: Any, k: int, budget: int, capped: bool) -> int:
-    """Admit waiting sequences while seats, budget and blocks last; the head of the queue blocks it (V3, V6, V11)."""
+def admit(state: State, rank: Any, k: int, budget: int, capped: bool) -> tuple[int, int]:
+    """Admit waiting sequences while seats, budget and blocks last; the head of the queue blocks it (V3, V6, V11). Returns rows and what is left."""
     rows = 0
     while rank.waiting > 0:
-        if seats_taken(rank) >= rank.max_seats:
+        if free_seats(rank) <= 0:
             rank.held_by = HELD_SEATS
             break
         if budget <= 0:
             rank.held_by = HELD_BUDGET
             break
         i = rank.waiting_head
-        s, request = state.sequences[i], state.requests[i]
+        s, request = state.sequences[i], state.legs[i]
         length = request.isl + s.generated
         hits, idle_hits = blocks.lookup(state, rank, i, length)
         past = max(hits * rank.block_size, request.prefix if request.preemptions == 0 else 0)
@@ -184,6 +202,7 @@ def admit(state: State, rank: Any, k: int, budget: int, capped: bool) -> int:
             rank.held_by = HELD_BLOCKS
             break
         pop(state, rank)
+        rank.resuming -= request.preemptions > 0
         seat(state, rank, i, hits, past, new)
         rank.serial += 1
         s.serial = rank.serial
@@ -191,13 +210,32 @@ def admit(state: State, rank: Any, k: int, budget: int, capped: bool) -> int:
         rank.running += 1
         budget -= new
         rows += 1
+    return rows, budget
+
+
+@jit
+def attach_all(state: State, rank: Any, k: int, budget: int) -> int:
+    """Hand-offs take seats while seats and budget last, a row of one token each; they hold their blocks already (D10)."""
+    rows = 0
+    while rank.handed > 0 and budget > rows:
+        if free_seats(rank) <= 0:
+            rank.held_by = HELD_SEATS
+            break
+        i = attach(state, rank, k)
+        s = state.sequences[i]
+        rank.serial += 1
+        s.given, s.serial = 1, rank.serial
+        speculation.begin(state, rank, i)
+        if rank.caching:
+            blocks.register(state, rank, i, min(s.computed + 1, known_tokens(state, rank, i)))
+        rows += 1
     return rows
 
 
 @jit
 def seat(state: State, rank: Any, i: int, hits: int, past: int, new: int) -> None:
     """Sequence i starts with `past` tokens present, of which `hits` whole blocks are shared, and gets `new` in this pass."""
-    s, request = state.sequences[i], state.requests[i]
+    s, request = state.sequences[i], state.legs[i]
     s.computed, s.given = past, new
     if request.preemptions == 0:
         request.cached = past
@@ -214,7 +252,7 @@ def finish(state: State, rank: Any, k: int, i: int, kept: int) -> int:
     """Sequence i leaves; an async plan sees its seat and blocks one pass later (V5, V12). Returns how many stay in running, of those looked at."""
     if not rank.launching:
         leave(state, rank, i)
-    if rank.lookahead and state.requests[i].osl < state.requests[i].most:  # a stop: the plan at hand still sees it run
+    if rank.lookahead and state.legs[i].osl < state.legs[i].most:  # a stop: the plan at hand still sees it run
         state.running[k, kept] = i
         return kept + 1
     if rank.lookahead:
@@ -249,9 +287,11 @@ def land(state: State, k: int) -> None:
     kept = 0
     for j in range(rank.running):
         i = state.running[k, j]
-        s, request = state.sequences[i], state.requests[i]
+        s, request = state.sequences[i], state.legs[i]
         s.computed += s.given
         emits = s.given > 0 and s.computed == request.isl + s.generated
+        if rank.sending and s.given > 0:
+            send_chunk(state, i, 1 * s.computed)
         if rank.offload and s.given > 0:
             state.vllm_lives[i].rode = rank.number
         s.given = 0
@@ -270,6 +310,19 @@ def land(state: State, k: int) -> None:
         state.running[k, kept] = i
         kept += 1
     rank.running = kept
+    if rank.ahead:
+        plan_ahead(state, rank, k)
+
+
+@jit
+def plan_ahead(state: State, rank: Any, k: int) -> None:
+    """Form the plan that was formed when the pass that lands began, with memory and seats as they were then; what ended in the meantime is free from now on."""
+    rank.free += rank.shift
+    rank.planned = decide(state, rank, k, rank.start_ms)
+    rank.free -= rank.shift
+    rank.keeping -= rank.seats_shift
+    rank.shift, rank.seats_shift = 0, 0
+    release_ahead(state, rank, k)
 
 
 @jit

@@ -11,7 +11,7 @@ from passcal.core import remains
 from passcal.core.compiled import jit
 from passcal.core.tables import NOBODY, State
 
-__all__ = ["close_slot", "cover", "give_back", "hold", "lookup", "missing", "register", "take"]
+__all__ = ["close_slot", "cover", "give_back", "hold", "lookup", "missing", "open_slot", "register", "take"]
 
 NOTHING, DEAD = -1, -2  # contents of a block: never registered; registered, but by a sequence that is gone
 FRONT, BACK = 0, 1  # rows of BLOCK that end the free queue; row 1 is not vLLM's null block, which is simply left out
@@ -112,7 +112,7 @@ def forget_copy(state: State, rank: Any, b: int, content: int) -> None:
 @jit
 def content_of(state: State, rank: Any, i: int, j: int) -> int:
     """Where block j of sequence i stands in `contents`: under its group while it lies in the shared prefix, else under its slot, if it has one."""
-    request = state.requests[i]
+    request = state.legs[i]
     width = state.tables.shape[2]
     if request.group >= 0 and (j + 1) * rank.block_size <= min(request.shared, request.isl):
         return request.group * width + j
@@ -142,7 +142,7 @@ def lookup(state: State, rank: Any, i: int, length: int) -> tuple[int, int]:
 @jit
 def resident_blocks(state: State, rank: Any, i: int, tokens: int) -> int:
     """Of the first tokens of sequence i, the whole blocks that prompts of its group have computed, where memory never binds."""
-    request = state.requests[i]
+    request = state.legs[i]
     if request.group < 0:
         return 0
     return min(state.resident[rank.index, request.group], min(tokens, request.shared, request.isl) // rank.block_size)
@@ -172,9 +172,9 @@ def hold(state: State, rank: Any, i: int, hits: int) -> None:
 @jit
 def register(state: State, rank: Any, i: int, tokens: int) -> None:
     """The full blocks of sequence i up to this many tokens can be hit from now on; the oldest copy of a content is hit first."""
-    s, group = state.sequences[i], state.requests[i].group
+    s, group = state.sequences[i], state.legs[i].group
     if rank.sharing and group >= 0:
-        most = min(tokens, state.requests[i].shared, state.requests[i].isl) // rank.block_size
+        most = min(tokens, state.legs[i].shared, state.legs[i].isl) // rank.block_size
         state.resident[rank.index, group] = max(state.resident[rank.index, group], most)
     if not rank.identities:
         s.registered = max(s.registered, tokens // rank.block_size)

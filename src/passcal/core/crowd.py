@@ -18,7 +18,7 @@ __all__ = ["evict", "finishers", "join", "needs", "write"]
 @jit
 def join(state: State, rank: Any, k: int, i: int) -> None:
     """Sequence i, whose token the landing pass emitted, decodes from the next pass on."""
-    s, request = state.sequences[i], state.requests[i]
+    s, request = state.sequences[i], state.legs[i]
     bucket = (rank.number + request.osl - s.generated) % state.bucket_head.shape[1]
     s.after, s.before = NOBODY, state.bucket_tail[k, bucket]
     if state.bucket_head[k, bucket] == NOBODY:
@@ -45,7 +45,7 @@ def needs(state: State, rank: Any, k: int) -> int:
 @jit
 def depart(state: State, rank: Any, k: int, i: int, passed: int) -> None:
     """Sequence i leaves the crowd after so many passes in it: what it computed, holds and registered is written down (V9, V12)."""
-    s, request = state.sequences[i], state.requests[i]
+    s, request = state.sequences[i], state.legs[i]
     if s.newer == NOBODY:
         rank.newest = s.older
     else:
@@ -83,7 +83,7 @@ def finishers(state: State, rank: Any, k: int) -> int:
 def evict(state: State, rank: Any, k: int) -> int:
     """The newest row leaves the crowd between two passes; returns it. It is the last of its bucket too."""
     i = rank.newest
-    s, request = state.sequences[i], state.requests[i]
+    s, request = state.sequences[i], state.legs[i]
     bucket = (s.last_pass + request.osl - s.generated) % state.bucket_head.shape[1]
     state.bucket_tail[k, bucket] = s.before
     if s.before == NOBODY:
@@ -103,7 +103,7 @@ def write(state: State, rank: Any, out: Any, n: int) -> int:
     """Write the rows as numbers from position n on, newest first, each with the passes that it has left; returns the next position."""
     i = rank.newest
     while i != NOBODY:
-        s, request = state.sequences[i], state.requests[i]
+        s, request = state.sequences[i], state.legs[i]
         out[n], out[n + 1], out[n + 2] = request.isl, request.osl, request.prefix
         out[n + 3] = s.last_pass + request.osl - s.generated - rank.number
         n += 4

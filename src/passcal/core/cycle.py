@@ -15,7 +15,7 @@ __all__ = ["mark", "may_repeat", "same", "write_list", "write_sequence"]
 @jit
 def may_repeat(state: State) -> bool:
     """Whether counts and sums agree with the kept state's, so that writing the state out is worth it."""
-    rank, kept = state.ranks[0], state.marks[0]
+    rank, kept = state.ranks[len(state.ranks) - 1], state.marks[0]
     if state.world[0].landings == 1:
         return False
     same_crowd = kept.crowd == rank.crowd and kept.crowd_kv == rank.crowd_kv
@@ -37,7 +37,7 @@ def same(state: State, length: int) -> bool:
 @jit
 def mark(state: State, row: int, length: int) -> None:
     """Note where the run stands: row 0 for the kept state, row 1 for the one that repeated it; `length` numbers were written."""
-    world, rank, here = state.world[0], state.ranks[0], state.marks[row]
+    world, rank, here = state.world[0], state.ranks[len(state.ranks) - 1], state.marks[row]
     here.now, here.passes, here.sent, here.length = world.now, world.passes, world.sent, length
     here.crowd, here.crowd_kv, here.running, here.waiting = rank.crowd, rank.crowd_kv, rank.running, rank.waiting
 
@@ -47,7 +47,7 @@ def write_list(state: State, i: int, timed: bool, out: Any, n: int) -> int:
     while i != NOBODY:
         n = write_sequence(state, i, out, n)
         if timed:
-            out[n] = state.requests[i].visible_ms - state.world[0].now
+            out[n] = state.legs[i].visible_ms - state.world[0].now
             n += 1
         i = state.sequences[i].after
     return n
@@ -55,7 +55,7 @@ def write_list(state: State, i: int, timed: bool, out: Any, n: int) -> int:
 
 @jit
 def write_sequence(state: State, i: int, out: Any, n: int) -> int:
-    request, s = state.requests[i], state.sequences[i]
+    request, s = state.legs[i], state.sequences[i]
     out[n], out[n + 1], out[n + 2] = request.isl, request.prefix, request.osl
     out[n + 3], out[n + 4], out[n + 5], out[n + 6] = s.computed, s.generated, min(request.preemptions, 1), request.most
     return n + 7

@@ -14,7 +14,7 @@ def may_start(state: State, rank: Any) -> bool:
     leader = state.ranks[rank.leader]
     if rank.index == rank.leader:
         leader.open = leader.flying == 0 or not leader.dry
-        for k in range(rank.leader, rank.leader + state.world[0].width):
+        for k in range(rank.leader, rank.leader + rank.width):
             if state.ranks[k].flying >= rank.most_flying:
                 leader.open = 0
     return leader.open > 0
@@ -25,14 +25,14 @@ def align(state: State, first: int) -> None:
     """The ranks of a worker have planned: those that launched end together, with the slowest; an idle one waits (E1)."""
     world, leader = state.world[0], state.ranks[first]
     end, busy = world.now, launched(state, first)
-    for k in range(first, first + world.width):
+    for k in range(first, first + leader.width):
         rank = state.ranks[k]
         if not rank.dry:
             end = max(end, rank.end_ms)
     leader.step = leader.step + 1 if busy else 0
     if not busy:
         return
-    for k in range(first, first + world.width):
+    for k in range(first, first + leader.width):
         rank = state.ranks[k]
         rank.waited, rank.idle, rank.end_ms = rank.dry, 0, end
         if rank.dry:
@@ -46,7 +46,7 @@ def align(state: State, first: int) -> None:
 @jit
 def launched(state: State, first: int) -> bool:
     """Whether a rank of the group launched a pass in this round."""
-    for k in range(first, first + state.world[0].width):
+    for k in range(first, first + state.ranks[first].width):
         if not state.ranks[k].dry:
             return True
     return False
@@ -59,9 +59,9 @@ def plans_again(state: State, first: int) -> bool:
     if leader.nulls and busy:
         return leader.flying < leader.most_flying
     again = not busy and leader.lookahead and not leader.draining
-    for k in range(first, first + state.world[0].width):
+    for k in range(first, first + state.ranks[first].width):
         state.ranks[k].draining = again
-    for k in range(first, first + state.world[0].width):
+    for k in range(first, first + state.ranks[first].width):
         again = again or (not busy and state.ranks[k].again > 0)
     return again
 

@@ -158,7 +158,7 @@ def publish(state: State, rank: Any, s: Any, i: int, length: int) -> None:
     """
     life = state.sglang_lives[i]
     length = length // s.page * s.page
-    prompt = state.requests[i].isl // s.page * s.page
+    prompt = state.legs[i].isl // s.page * s.page
     x = insert(state, s, i, length)
     if 0 < prompt < length:
         insert(state, s, i, prompt)

@@ -3,6 +3,8 @@
 inbox --visible--> arrived --horizon--> waiting --plan--> running or crowd --land--> gone
                                           ^                  |
                                           +--- preempted ----+
+
+Where requests come with their KV (`RANK.attaching`), arrivals go to `handed` and wait there for a seat; `waiting` has those that were preempted.
 """
 
 from typing import Any
@@ -15,9 +17,13 @@ __all__ = [
     "HELD_BUDGET",
     "HELD_NOT",
     "HELD_SEATS",
+    "LEFT",
     "append",
+    "arrive",
+    "attach",
     "emit",
     "forget",
+    "free_seats",
     "intake",
     "leave",
     "may_send",
@@ -25,17 +31,19 @@ __all__ = [
     "post",
     "push_front",
     "seats_taken",
+    "send_chunk",
 ]
 
 HELD_NOT, HELD_SEATS, HELD_BUDGET, HELD_BLOCKS = 0, 1, 2, 3
+LEFT = -1  # instead of a token, in `State.leaving`: the leg has ended
 
 
 @jit
 def post(state: State, i: int) -> None:
     """Put request i in the inbox: by visibility, ties in dispatch order."""
-    world, sequences, visible = state.world[0], state.sequences, state.requests[i].visible_ms
+    world, sequences, visible = state.world[0], state.sequences, state.legs[i].visible_ms
     at = world.inbox_tail
-    while at != NOBODY and state.requests[at].visible_ms > visible:
+    while at != NOBODY and state.legs[at].visible_ms > visible:
         at = sequences[at].before
     after = world.inbox_head if at == NOBODY else sequences[at].after
     sequences[i].before, sequences[i].after = at, after
@@ -56,14 +64,55 @@ def may_send(world: Any) -> bool:
 
 
 @jit
+def arrive(state: State, rank: Any, i: int) -> None:
+    """Sequence i reaches the scheduler, which looks at it when its horizon has come there."""
+    state.sequences[i].after = NOBODY
+    if rank.arrived_tail == NOBODY:
+        rank.arrived_head = i
+    else:
+        state.sequences[rank.arrived_tail].after = i
+    rank.arrived_tail = i
+
+
+@jit
 def intake(state: State, rank: Any, horizon: float) -> None:
     """Queue what arrived up to the horizon."""
-    while rank.arrived_head != NOBODY and state.requests[rank.arrived_head].visible_ms <= horizon:
+    while rank.arrived_head != NOBODY and state.legs[rank.arrived_head].visible_ms <= horizon:
         i = rank.arrived_head
         rank.arrived_head = state.sequences[i].after
         if rank.arrived_head == NOBODY:
             rank.arrived_tail = NOBODY
-        append(state, rank, i)
+        if rank.attaching:
+            append_handed(state, rank, i)
+        else:
+            append(state, rank, i)
+
+
+@jit
+def append_handed(state: State, rank: Any, i: int) -> None:
+    """Sequence i, whose KV is here, waits for a seat."""
+    state.sequences[i].after = NOBODY
+    if rank.handed_tail == NOBODY:
+        rank.handed_head = i
+    else:
+        state.sequences[rank.handed_tail].after = i
+    rank.handed_tail = i
+    rank.handed += 1
+
+
+@jit
+def attach(state: State, rank: Any, k: int) -> int:
+    """The hand-off that has waited longest takes a seat, behind the running ones."""
+    i = rank.handed_head
+    rank.handed_head = state.sequences[i].after
+    if rank.handed_head == NOBODY:
+        rank.handed_tail = NOBODY
+    rank.handed -= 1
+    rank.staging -= 1
+    state.sequences[i].last_pass = NOBODY
+    state.running[k, rank.running] = i
+    rank.running += 1
+    return i
 
 
 @jit
@@ -101,29 +150,54 @@ def pop(state: State, rank: Any) -> int:
 
 @jit
 def seats_taken(rank: Any) -> int:
-    """Sequences that hold a seat, those whose end an async plan cannot see yet included."""
+    """Sequences in a seat, those whose end an async plan cannot see yet included."""
     return rank.running + rank.crowd + rank.lates
 
 
 @jit
+def free_seats(rank: Any) -> int:
+    """Seats that nobody is in and that no transfer keeps (D5)."""
+    return rank.max_seats - rank.keeping - seats_taken(rank)
+
+
+@jit
 def forget(state: State, i: int) -> None:
-    """Where no log is kept, the row of a finished request is used again, unless it was logged before."""
+    """Where no log is kept, the rows of a finished request are used again, unless it was logged before; all its legs must be over."""
     world = state.world[0]
-    if not world.logging and i >= world.first_open:
-        state.sequences[i].after = world.spare
-        world.spare = i
+    request, first = i, i
+    if world.stages > 1:
+        request, first = i // world.stages, i - i % world.stages
+        hand = state.hands[request * (world.stages - 1)]
+        hand.left += 1
+        if hand.left < world.stages:
+            return
+    if not world.logging and request >= world.first_open:
+        state.sequences[first].after = world.spare
+        world.spare = request
 
 
 @jit
 def leave(state: State, rank: Any, i: int) -> None:
-    """Sequence i has emitted its last token at the end of the pass that lands."""
-    world = state.world[0]
-    state.requests[i].done_ms = rank.land_ms
-    world.done += 1
+    """Sequence i has emitted its last token here at the end of the pass that lands; among several stages, `hand_offs` says what follows."""
+    world, leg = state.world[0], state.legs[i]
+    leg.done_ms = rank.land_ms
     rank.outstanding -= 1
-    rank.tokens -= state.requests[i].isl
+    rank.tokens -= leg.isl
+    if world.stages > 1:
+        state.leaving[world.leaving, 0], state.leaving[world.leaving, 1] = i, LEFT
+        world.leaving += 1
+        return
+    world.done += 1
     state.gone[world.gone] = i
     world.gone += 1
+
+
+@jit
+def send_chunk(state: State, i: int, upto: int) -> None:
+    """The landing pass has computed a chunk of prompt i, up to this token, which is sent now (D4)."""
+    world = state.world[0]
+    state.leaving[world.leaving, 0], state.leaving[world.leaving, 1] = i, upto
+    world.leaving += 1
 
 
 @jit
@@ -132,13 +206,13 @@ def emit(state: State, rank: Any, i: int, number: int) -> int:
 
     A resumed row may emit in a pass of chunks alone, which pauses all others, so its gap is listed.
     """
-    s, request = state.sequences[i], state.requests[i]
+    s, request = state.sequences[i], state.legs[i]
     s.generated += 1
     if rank.launching:  # it is logged when it leaves (V14)
         s.last_pass = number
         return 0
     standard = 0
-    if s.generated == 1:
+    if request.first_ms < 0.0:
         request.first_ms, request.first_pass = rank.land_ms, number
     elif s.last_pass == number - 1 and not rank.selecting and state.runs[rank.land_row].decode_requests > 0:
         standard = 1

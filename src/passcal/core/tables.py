@@ -33,7 +33,7 @@ NEVER = np.inf
 NOBODY = -1
 BOUNDLESS = 1 << 40  # requests, where lanes may have any number under way
 
-# What was asked and when it happened: one row a request, in dispatch order.
+# What was asked and when it happened: one row a request, in dispatch order; and one a leg of it, where it passes several stages.
 REQUEST = np.dtype(
     [
         ("dispatch_ms", "f8"),
@@ -129,7 +129,7 @@ LANE = np.dtype(
     ]
 )
 
-LISTS = 8  # lists of rows that a calendar may keep between planning and landing
+LISTS = 10  # lists of rows that a calendar may keep between planning and landing
 
 # One scheduler: its knobs, then its state.
 RANK = np.dtype(
@@ -148,7 +148,9 @@ RANK = np.dtype(
         ("form", "i8"),
         ("backend", "i8"),
         ("index", "i8"),
-        ("leader", "i8"),  # first rank of the worker whose ranks run in lockstep
+        ("stage", "i8"),
+        ("width", "i8"),  # ranks of the worker, which run in lockstep
+        ("leader", "i8"),  # the first of these
         ("interval", "i8"),  # passes between prefills
         ("caching", "i8"),  # 1: a preempted sequence can hit its own blocks
         ("sharing", "i8"),  # 1: memory never binds, and prompts of a group hit all that any of them has computed
@@ -167,6 +169,13 @@ RANK = np.dtype(
         ("null_ms", "f8"),  # what that costs
         ("lightest", "i8"),  # 1: within a worker, requests go to the rank with the fewest prompt tokens (T7)
         ("selecting", "i8"),  # 1: the scheduler's own loop takes time (S19)
+        ("attaching", "i8"),  # 1: what arrives here has its KV with it, and needs a seat only (D10)
+        ("holding", "i8"),  # what is kept of a request that goes on, until it has arrived there (D5)
+        ("sending", "i8"),  # 1: each chunk is sent when it is computed (D4)
+        (
+            "ahead",
+            "i8",
+        ),  # 1: hand-offs take and free memory or seats while a plan is formed already (see `calendar.vllm_ahead`)
         # state
         ("free", "i8"),
         ("running", "i8"),
@@ -195,6 +204,18 @@ RANK = np.dtype(
         ("idle", "i8"),  # 1: it slept until this instant
         ("dry", "i8"),  # 1: its last plan was empty, so it plans again only after a landing or an arrival
         ("again", "i8"),  # 1: but that plan moved something, so another is made at once
+        ("asking_head", "i8"),  # hand-offs that wait for memory here (D6)
+        ("asking_tail", "i8"),
+        ("handed_head", "i8"),  # hand-offs that have arrived and wait for a seat
+        ("handed_tail", "i8"),
+        ("handed", "i8"),
+        ("staging", "i8"),  # hand-offs that hold memory and have no seat yet
+        ("resuming", "i8"),  # evicted sequences that wait to resume
+        ("keeping", "i8"),  # seats that are kept for a transfer
+        ("freed", "i8"),  # 1: somebody's memory came free at this instant
+        ("planned", "i8"),  # rows of the plan that was formed when the last pass landed
+        ("shift", "i8"),  # blocks that hand-offs took, less those that they set free, since the pass in flight began
+        ("seats_shift", "i8"),  # seats that they set free since
         ("select_ms", "f8"),  # of the plan at hand (S19)
         ("ready_ms", "f8"),  # before which it does not plan
         ("held_by", "i8"),
@@ -226,21 +247,22 @@ WORLD = np.dtype(
         ("sent", "i8"),
         ("logging", "i8"),  # 0: nothing is kept of what is done, and rows of requests are used again
         ("rows", "i8"),  # of requests, used so far
-        ("spare", "i8"),  # list of rows to use again
+        ("spare", "i8"),  # list of requests whose rows are used again
         ("dealt", "i8"),  # position in the shapes
         ("done", "i8"),
         ("inbox_head", "i8"),
         ("inbox_tail", "i8"),
-        ("gone", "i8"),  # requests that the landing at hand completed
+        ("gone", "i8"),  # requests that are done at this instant
         ("runs", "i8"),
         ("stalls", "i8"),
         ("passes", "i8"),
         ("preemptions", "i8"),
         ("lost", "i8"),  # 1: KV that was counted only could be hit: the run must begin again, with identities
-        ("workers", "i8"),
-        ("width", "i8"),  # ranks of a worker
-        ("routing", "i8"),
-        ("turn", "i8"),  # of the round robin
+        ("stages", "i8"),
+        ("most_drafts", "i8"),  # of a decode row of any rank
+        ("leaving", "i8"),  # entries of `State.leaving`
+        ("transfers", "i8"),  # rows of transfers, used so far
+        ("spare_transfer", "i8"),  # list of rows to use again
         ("cursor", "i8"),  # next rank to plan at this instant
         ("asked", "i8"),  # 1: the plan under the cursor waits for its price
         ("until_done", "i8"),
@@ -273,11 +295,19 @@ class State(NamedTuple):
     """Everything that the kernel knows; it stops and resumes between any two passes without other memory."""
 
     world: Any  # WORLD[1]
-    requests: Any  # REQUEST[n]
-    sequences: Any  # SEQUENCE[n]
+    requests: Any  # REQUEST[n], as their clients see them
+    legs: Any  # REQUEST[n * stages], as the engines do; the same table where there is one stage
+    sequences: Any  # SEQUENCE[n * stages]
     runs: Any  # RUN[n]
     stalls: Any  # STALL[n]
     ranks: Any  # RANK[ranks]
+    stages: Any  # STAGE[stages]
+    hops: Any  # HOP[stages - 1], or [1]
+    hands: Any  # HAND[n * hops], or [1]
+    pairs: Any  # PAIR[sources * sinks of all hops], or [1]
+    ends: Any  # END[sources + sinks of all hops], or [1]
+    transfers: Any  # TRANSFER[n], or [1]
+    leaving: Any  # i8[n, 2], legs that the landings at hand ended, or of which they computed a chunk up to a token; or [1, 2]
     shapes: Any  # SHAPES[n], dealt in dispatch order, or sent by lanes
     turns: Any  # TURN[n], beside them, or [1]
     lanes: Any  # LANE[n], or [1]
@@ -289,7 +319,7 @@ class State(NamedTuple):
     chunks: Any  # i8[n, 2], its chunks when a Python model prices it: new, past
     running: Any  # i8[ranks, seats], in admission order
     late: Any  # i8[ranks, seats], finished in the pass that an async plan could not see yet
-    gone: Any  # i8[ranks * seats]
+    gone: Any  # i8[ranks * seats], requests
     scratch: Any  # i8[seats]
     bucket_head: Any  # i8[ranks, ring]
     bucket_tail: Any  # i8[ranks, ring]

@@ -21,7 +21,7 @@ def send(state: State, dispatch: float) -> None:
         world.rows += 1
     else:
         i = world.spare
-        world.spare = state.sequences[i].after
+        world.spare = state.sequences[i * world.stages].after
     ask(state, i, 1 * world.dealt, dispatch)
     world.dealt = (world.dealt + 1) % len(state.shapes)
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from passcal.errors import SpecError, Unsupported
 
-__all__ = ["Count", "Duration", "Flag", "Fraction", "Share", "Spec", "Tokens", "one_line", "real"]
+__all__ = ["Count", "Duration", "Flag", "Fraction", "Positive", "Ratio", "Share", "Spec", "Tokens", "one_line", "real"]
 
 
 def whole(value: Any) -> Any:
@@ -47,6 +47,8 @@ MOST = 2**31 - 1
 Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=MOST)]
 Tokens = Annotated[int, BeforeValidator(whole), Field(ge=0, le=MOST)]
 Duration = Annotated[float, BeforeValidator(real), Field(ge=0.0)]
+Positive = Annotated[float, BeforeValidator(real), Field(gt=0.0)]
+Ratio = Annotated[float, BeforeValidator(real), Field(gt=0.0, le=1.0)]
 Fraction = Annotated[float, BeforeValidator(real), Field(ge=0.0, lt=1.0)]
 Share = Annotated[float, BeforeValidator(real), Field(ge=0.0, le=1.0)]
 Flag = Annotated[bool, BeforeValidator(boolean)]

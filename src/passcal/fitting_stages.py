@@ -1,0 +1,355 @@
+"""A deployment as stages: what each stage's engine adds to the tables, put together, and the hops between them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from passcal.core.compiled import table
+from passcal.core.engine_tables import (
+    BLOCK,
+    LAUNCH,
+    NODE,
+    OUT,
+    SGLANG,
+    SGLANG_LIFE,
+    TRTLLM,
+    TRTLLM_LIFE,
+    VLLM_LIFE,
+)
+from passcal.core.plan import PassShape
+from passcal.core.stage import LEAST_LOADED, PREFIX_AFFINITY, ROUND_ROBIN
+from passcal.core.tables import LISTS, NEVER, NOBODY
+from passcal.core.tandem_tables import (
+    END,
+    FIRST_DECODE,
+    FIRST_DECODE_PASS,
+    FIRST_PREFILL,
+    HAND,
+    HOLD_BLOCKS,
+    HOLD_NONE,
+    HOLD_SEAT,
+    HOP,
+    PAIR,
+    STAGE,
+    TRANSFER,
+)
+from passcal.errors import SpecError, Unsupported
+from passcal.fitting import Fitting, Lengths
+from passcal.fitting_sglang import fit_sglang
+from passcal.fitting_trtllm import fit_trtllm
+from passcal.fitting_vllm import fit_vllm
+from passcal.machine import priced
+from passcal.spec.deployment import Aggregated, Deployment, Disaggregated
+from passcal.spec.engine import EngineSpec, Sglang, Trtllm, Vllm
+from passcal.timing.base import ASK, FORM, KernelTiming, TimingModel
+
+__all__ = [
+    "Pool",
+    "Timings",
+    "engine_tables",
+    "hop_tables",
+    "pools",
+    "request_tables",
+    "stage_rows",
+    "timing_forms",
+    "timings_of",
+]
+
+# What each engine adds to the tables; the flag asks for KV by content.
+FITTINGS: dict[type, Callable[[Any, Lengths, bool], Fitting]] = {
+    Vllm: fit_vllm,
+    Sglang: fit_sglang,
+    Trtllm: fit_trtllm,
+}
+Timings = TimingModel | Mapping[str, TimingModel]
+ROUTINGS = {"round_robin": ROUND_ROBIN, "least_loaded": LEAST_LOADED, "prefix_affinity": PREFIX_AFFINITY}
+FIRST_TOKENS = {"prefill": FIRST_PREFILL, "decode": FIRST_DECODE, "decode_pass": FIRST_DECODE_PASS}
+HOLDS = {"none": HOLD_NONE, "blocks": HOLD_BLOCKS, "blocks_and_seat": HOLD_SEAT}
+RESERVED = 512  # tokens, by default
+ALONE = {
+    "launch": None,
+    "host_loop": None,
+    "prefill_decode_interval": 0,
+}  # options of an engine that stands alone, and what leaves them out
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A stage: its engine's part of the tables, how many workers, behind which router, and what its passes cost."""
+
+    fit: Fitting
+    workers: int
+    routing: str
+    timing: TimingModel
+
+    @property
+    def ranks(self) -> int:
+        """Schedulers of all workers."""
+        return self.workers * self.fit.width
+
+
+def pools(deployment: Deployment, timing: Timings, lengths: Lengths, identities: bool) -> tuple[Pool, ...]:
+    """The stages of a deployment, in the order in which requests pass them.
+
+    Raises:
+        Unsupported: a wish that is not modelled.
+        SpecError: lengths that an engine can never run, or a stage without a timing model.
+    """
+    models = timings_of(deployment, timing)
+    if isinstance(deployment, Aggregated):
+        fit = FITTINGS[type(deployment.engine)](deployment.engine, lengths, identities)
+        return (Pool(fit, deployment.replicas, deployment.routing, models[0]),)
+    check_apart(deployment, lengths)
+    prefill = fit_prefill(deployment, lengths, identities)
+    decode = fit_decode(deployment, lengths, identities)
+    return (
+        Pool(prefill, deployment.prefill_workers, deployment.routing, models[0]),
+        Pool(decode, deployment.decode_workers, deployment.routing, models[1]),
+    )
+
+
+def timings_of(deployment: Deployment, timing: Timings) -> tuple[TimingModel, ...]:
+    """The timing model of each stage: one for all, or one by name.
+
+    Raises:
+        SpecError: a stage without one, a name that is no stage, or something that prices no pass.
+    """
+    names = ("prefill", "decode") if isinstance(deployment, Disaggregated) else ("all",)
+    given = timing if isinstance(timing, Mapping) else dict.fromkeys(names, timing)
+    if set(given) != set(names):
+        wanted = "one model" if len(names) == 1 else f"one model, or a mapping of {', '.join(names)}"
+        raise SpecError(f"timing={list(given)!r:.60}: must be {wanted}; correct the keys")
+    for model in given.values():
+        if not callable(getattr(model, "pass_ms", None)):
+            raise SpecError(
+                f"timing={type(model).__name__}: must have pass_ms(shape) -> ms; use pc.LinearTiming or pc.PhaseTiming"
+            )
+    return tuple(given[name] for name in names)
+
+
+def check_apart(deployment: Disaggregated, lengths: Lengths) -> None:
+    """Refuse what is not modelled with prefill and decode apart."""
+    for side in ("prefill", "decode"):
+        engine: EngineSpec = getattr(deployment, side)
+        for option, neutral in ALONE.items():
+            if getattr(engine, option, neutral) != neutral:
+                raise Unsupported(f"{side}.{option}: is not modelled with prefill and decode apart; leave it unset")
+    if (lengths.pinned >= 0).any():
+        raise Unsupported("data_parallel_rank: is not modelled with prefill and decode apart; leave it out")
+    decode = deployment.decode
+    if isinstance(decode, Sglang) and deployment.first_token == "decode_pass":
+        raise Unsupported("first_token='decode_pass': is not modelled with decode by sglang; choose prefill or decode")
+    if not isinstance(decode, Sglang) and deployment.num_reserved_decode_tokens != RESERVED:
+        raise Unsupported(
+            f"num_reserved_decode_tokens={deployment.num_reserved_decode_tokens}: only sglang reserves so; leave it unset"
+        )
+    if isinstance(decode, Trtllm) and decode.capacity_policy == "STATIC_BATCH":
+        raise Unsupported("decode.capacity_policy='STATIC_BATCH': is not modelled apart; choose another policy")
+
+
+def fit_prefill(deployment: Disaggregated, lengths: Lengths, identities: bool) -> Fitting:
+    """The prefill pool, which makes one output of each request (D1)."""
+    once = np.ones_like(lengths.osl)
+    fit = FITTINGS[type(deployment.prefill)](deployment.prefill, replace(lengths, osl=once, most=once), identities)
+    if deployment.prefill_inflight_cap is not None:
+        fit.rank["max_seats"] = np.minimum(fit.rank["max_seats"], deployment.prefill_inflight_cap)
+    fit.rank["holding"] = HOLDS[deployment.hold]
+    fit.rank["ahead"] = fit.rank["lookahead"] & (fit.rank["memory"] | (fit.rank["holding"] == HOLD_SEAT))
+    fit.rank["sending"] = deployment.link is not None and deployment.link.transfer_start == "each_chunk"
+    return fit
+
+
+def fit_decode(deployment: Disaggregated, lengths: Lengths, identities: bool) -> Fitting:
+    """The decode pool, to which those go that have something left to make there (D1); outputs of all requests, as it lets them happen.
+
+    Raises:
+        SpecError: a hand-off that takes more memory than a decode rank has (D6).
+    """
+    goes = (lengths.osl > 1) | (deployment.first_token != "prefill")
+    over = only(lengths, goes) if goes.any() else replace(only(lengths, ~goes), isl=np.ones(len(goes), np.int64))
+    fit = FITTINGS[type(deployment.decode)](deployment.decode, over, identities)
+    osl, most = np.ones_like(lengths.osl), np.ones_like(lengths.most)
+    if goes.any():
+        osl[goes], most[goes] = fit.osl, fit.most
+        check_reserve(deployment, fit, over)
+    fit.rank["attaching"] = 1
+    fit.rank["ahead"] = fit.rank["lookahead"] & fit.rank["memory"]
+    return replace(fit, osl=osl, most=most, room=fit.room + 64)
+
+
+def only(lengths: Lengths, kept: Any) -> Lengths:
+    """These requests, without what is cached for them elsewhere."""
+    names = ("isl", "osl", "group", "shared", "pinned", "most")
+    few = {name: getattr(lengths, name)[kept] for name in names}
+    return replace(lengths, **few, prefix=np.zeros_like(few["isl"]))
+
+
+def check_reserve(deployment: Disaggregated, fit: Fitting, over: Lengths) -> None:
+    """A hand-off that a decode rank could never take would wait for ever (D6)."""
+    rank, engine = fit.rank[0], deployment.decode
+    if not rank["memory"]:
+        return
+    if isinstance(engine, Sglang):
+        page = engine.page_size
+        need, unit = -(-(over.isl + deployment.num_reserved_decode_tokens) // page) * page, "tokens"
+    else:
+        whole = isinstance(engine, Trtllm) and engine.capacity_policy != "MAX_UTILIZATION"
+        need, unit = -(-(over.isl + (fit.most if whole else 1)) // int(rank["block_size"])), "blocks"
+    at = int(np.argmax(need))
+    if need[at] > rank["usable"]:
+        raise SpecError(
+            f"decode: a hand-off of {int(over.isl[at])} tokens takes {int(need[at])} {unit} of {int(rank['usable'])} (D6) and would wait for ever; "
+            "give more KV"
+        )
+
+
+def stage_rows(stages: tuple[Pool, ...]) -> Any:
+    """STAGE[stages]."""
+    rows = np.zeros(len(stages), STAGE)
+    for row, pool in zip(rows, stages, strict=True):
+        row["ranks"], row["workers"], row["width"] = pool.ranks, pool.workers, pool.fit.width
+        row["routing"] = ROUTINGS[pool.routing]
+    rows["first"] = np.cumsum(rows["ranks"]) - rows["ranks"]
+    return rows
+
+
+def hop_tables(deployment: Deployment, stages: tuple[Pool, ...], capacity: int) -> dict[str, Any]:
+    """The hops, their fabrics, and a hand-off a request and hop; one empty row of each where there is one stage."""
+    if isinstance(deployment, Aggregated):
+        names: dict[str, Any] = {"hops": HOP, "hands": HAND, "pairs": PAIR, "ends": END, "transfers": TRANSFER}
+        return {name: table(np.zeros(1, dtype)) for name, dtype in names.items()} | {
+            "leaving": np.zeros((1, 2), np.int64)
+        }
+    hops, link = np.zeros(1, HOP), deployment.link
+    hop = hops[0]
+    hop["early"], hop["reserve"] = isinstance(deployment.decode, Sglang), deployment.num_reserved_decode_tokens
+    hop["hold"], hop["first_token"] = HOLDS[deployment.hold], FIRST_TOKENS[deployment.first_token]
+    hop["capacity"], hop["next_ms"] = NEVER, NEVER
+    hop["latent_head"] = hop["latent_tail"] = NOBODY
+    if link is not None:
+        hop["each_chunk"], hop["missing"] = link.transfer_start == "each_chunk", link.transfer == "missing"
+        hop["bytes"], hop["latency_ms"] = link.kv_bytes_per_token, link.latency_ms
+        hop["capacity"], hop["most"] = link.gb_per_s * 1e6 * link.efficiency, link.max_transfers_per_worker or 0
+    hop["sources"], hop["sinks"] = stages[0].workers, stages[1].workers
+    ends, pairs = np.zeros(hop["sources"] + hop["sinks"], END), np.zeros(hop["sources"] * hop["sinks"], PAIR)
+    ends["head"] = ends["tail"] = pairs["top"] = NOBODY
+    leaving = 64 + sum(2 * pool.ranks * pool.fit.seats for pool in stages)
+    return {
+        "hops": table(hops),
+        "hands": table(np.zeros(capacity, HAND)),
+        "pairs": table(pairs),
+        "ends": table(ends),
+        "transfers": table(np.zeros(1024 + 2 * leaving, TRANSFER)),
+        "leaving": np.zeros((leaving, 2), np.int64),
+    }
+
+
+def engine_tables(stages: tuple[Pool, ...], groups: int) -> dict[str, Any]:
+    """Tables with a row a rank, stage behind stage, each as wide as the widest stage needs it; and the trees, a rank's behind another's."""
+    ring = max(int(pool.fit.osl.max()) for pool in stages) + 2
+    seats = max(pool.fit.seats for pool in stages)
+    shared = {
+        "running": np.zeros((1, seats), np.int64),
+        "late": np.zeros((1, seats), np.int64),
+        "bucket_head": np.full((1, ring), NOBODY, np.int64),
+        "bucket_tail": np.full((1, ring), NOBODY, np.int64),
+        "resident": np.zeros((1, groups), np.int64),
+    }
+    by_rank: dict[str, list[Any]] = {}
+    for pool in stages:
+        own = {
+            **shared,
+            "residues": np.zeros((1, int(pool.fit.rank["block_size"][0]) or 1), np.int64),
+            "blocks": np.zeros((1, 2), BLOCK),
+            "contents": np.full((1, 1), NOBODY, np.int64),
+            "tables": np.zeros((1, 1, 1), np.int64),
+            "slots": np.zeros((1, 1), np.int64),
+            "lists": np.zeros((1, LISTS, 1), np.int64),
+            "sglang": np.zeros(1, SGLANG),
+            "trtllm": np.zeros(1, TRTLLM),
+            "launches": np.zeros(1, LAUNCH),
+            "outs": np.zeros((1, 1), OUT),
+            **{name: rows for name, rows in pool.fit.fixed.items() if name not in ("nodes", "scratch")},
+        }
+        for name, rows in own.items():
+            by_rank.setdefault(name, []).append(np.repeat(rows, pool.ranks, axis=0))
+    tables: dict[str, Any] = {name: table(stacked(parts)) for name, parts in by_rank.items()}
+    if len(stages) > 1 and len(tables["blocks"][0]) > 2:  # contents are found by the widest slot of any stage
+        _, slots, width = tables["tables"].shape
+        tables["contents"] = np.full((len(tables["tables"]), (groups + slots) * width), NOBODY, np.int64)
+    tables["ranks"] = table(rank_rows(stages))
+    tables["nodes"] = trees(stages, tables["sglang"])
+    tables["scratch"] = np.zeros(max(seats, *(len(pool.fit.fixed.get("scratch", ())) for pool in stages)), np.int64)
+    return tables
+
+
+def stacked(parts: list[Any]) -> Any:
+    """One array behind the other, all as wide as the widest."""
+    if len(parts) == 1:
+        return parts[0]
+    shape = [max(part.shape[axis] for part in parts) for axis in range(1, parts[0].ndim)]
+    whole = np.zeros((sum(len(part) for part in parts), *shape), parts[0].dtype)
+    if not parts[0].dtype.names:
+        whole[...] = NOBODY
+    at = 0
+    for part in parts:
+        whole[(slice(at, at + len(part)), *(slice(0, width) for width in part.shape[1:]))] = part
+        at += len(part)
+    return whole
+
+
+def rank_rows(stages: tuple[Pool, ...]) -> Any:
+    """RANK[ranks] of all stages."""
+    rows = np.concatenate([np.repeat(pool.fit.rank, pool.ranks) for pool in stages])
+    first = 0
+    for s, pool in enumerate(stages):
+        own = rows[first : first + pool.ranks]
+        own["stage"] = own["form"] = s
+        own["width"] = pool.fit.width
+        own["index"] = first + np.arange(pool.ranks)
+        own["leader"] = first + np.arange(pool.ranks) // pool.fit.width * pool.fit.width
+        if pool.fit.rank["lightest"][0]:  # a rank without rows runs one token (T7)
+            own["null_ms"] = priced(pool.timing, PassShape.of((), 1, 1))
+        first += pool.ranks
+    return rows
+
+
+def trees(stages: tuple[Pool, ...], own: Any) -> Any:
+    """NODE[n]: the prefix tree of every rank that has one; `own` is told where each begins."""
+    parts, at, k = [], 0, 0
+    for pool in stages:
+        nodes = pool.fit.fixed.get("nodes")
+        for rank in range(k, k + pool.ranks):
+            if nodes is not None:
+                own["first_node"][rank] = at
+                own["nodes"][rank] += at
+                parts.append(nodes)
+                at += len(nodes)
+        k += pool.ranks
+    if len(stages) > 1 and parts:  # ranks without a tree look at the root that stands for none
+        own["first_node"][(own["tree"] == 0)] = at
+        parts.append(np.zeros(1, NODE))
+    return table(np.concatenate(parts) if parts else np.zeros(1, NODE))
+
+
+def request_tables(stages: tuple[Pool, ...], rows: int) -> dict[str, Any]:
+    """Tables with a row a leg, by name."""
+    wanted = {name: dtype for pool in stages for name, dtype in pool.fit.by_request.items()}
+    known = {"sglang_lives": SGLANG_LIFE, "trtllm_lives": TRTLLM_LIFE, "vllm_lives": VLLM_LIFE}
+    return {name: table(np.zeros(rows if name in wanted else 1, dtype)) for name, dtype in known.items()}
+
+
+def timing_forms(stages: tuple[Pool, ...]) -> dict[str, Any]:
+    """How each stage's timing model enters the kernel: by its own formula, or by asking."""
+    forms, captured = [], []
+    for pool in stages:
+        if isinstance(pool.timing, KernelTiming):
+            form, sizes = pool.timing.kernel_form()
+        else:
+            form, sizes = np.zeros(1, FORM), np.zeros(1, np.int64)
+            form["kind"] = ASK
+        forms.append(form)
+        captured.append(sizes.reshape(1, -1))
+    return {"forms": table(np.concatenate(forms)), "captured": stacked(captured)}
