@@ -26,7 +26,7 @@ MAY = {  # a room, and the rooms that it may import besides itself and errors
 }
 ASSEMBLING = re.compile(r"assemble\.py|fitting(_\w+)?\.py")  # assemble, and what each engine adds to it
 ONLY_IN = {
-    "pandas": r"columns|sweep|funnel|screening/screen|sources/readers(/.*|\.py)?",
+    "pandas": r"columns|sweep|funnel|screening/screen|interop/.*|sources/readers(/.*|\.py)?",
     "pydantic": r"spec/.*|config",
     "matplotlib": r"plots",
 }

@@ -1,0 +1,1 @@
+"""Tables of other tools, with passcal's figures beside theirs."""
