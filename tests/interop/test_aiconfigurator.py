@@ -115,7 +115,9 @@ def test_a_summary_of_other_prices_is_refused(summary, name):
     wrong = summary.assign(**{name: summary[name] * [1, 1, 1, 0.7, 1, 1]})
     with pytest.raises(pc.SpecError, match=f"row 20: {name}=.*the installed database says"):
         add_columns(wrong)
-    assert len(add_columns(wrong, timing=TIMING)) == len(wrong)
+    assert add_columns(wrong, timing=TIMING)["itl_mean"].notna().all()
+    kept = add_columns(wrong, unpriced="keep")
+    assert kept["itl_mean"].isna().tolist() == [False, False, False, True, False, False]
 
 
 @pytest.mark.slow
@@ -213,11 +215,11 @@ def test_a_row_as_a_mapping():
 
 
 def test_points_that_are_alike_are_evaluated_once(monkeypatch):
-    from passcal.interop import aiconfigurator
+    from passcal.interop import answers
 
     asked = []
-    plain = aiconfigurator.refine
-    monkeypatch.setattr(aiconfigurator, "refine", lambda points, wanted: asked.extend(points) or plain(points, wanted))
+    plain = answers.refine
+    monkeypatch.setattr(answers, "refine", lambda points, wanted: asked.extend(points) or plain(points, wanted))
     added = add_columns(frame(AGGREGATED, tp=[1, 2, 4, 1], bs=[8, 8, 8, 4]), timing=TIMING)
     assert len(asked) == 2
     assert added["ttft_steady_mean"].nunique() == 2
@@ -263,6 +265,19 @@ def test_an_executor_gives_the_same_figures():
         )
 
 
+@pytest.mark.parametrize("tier", ["quantitative", "screening"])
+def test_a_row_without_an_answer_may_stay(tier):
+    """The second and fourth are alike: both say why."""
+    rows = frame(AGGREGATED, isl=[64, 0, 64, 0, 128]).set_axis(list("abcde"))
+    added = add_columns(rows, timing=TIMING, tier=tier, unpriced="keep")
+    assert added[NAMES[:-1]].isna().all(axis=1).tolist() == [False, True, False, True, False]
+    assert added["queueing_tier"].isna().tolist() == [False, True, False, True, False]
+    assert [why[:8] for why in added.attrs["refused"]] == ["row 'b':", "row 'd':"]
+    assert all("isl=0" in why for why in added.attrs["refused"])
+    without = add_columns(rows.drop(index=["b", "d"]), timing=TIMING, tier=tier)
+    pd.testing.assert_frame_equal(added.dropna(subset=["itl_mean"]), without)
+
+
 def test_an_empty_summary_has_the_columns():
     assert list(add_columns(frame(AGGREGATED).head(0)).columns)[-15:] == NAMES
 
@@ -303,6 +318,7 @@ def test_what_cannot_be_priced_is_named(rows, error, says):
     ("rows", "how", "error", "says"),
     [
         (frame(AGGREGATED), {"tier": "best"}, pc.SpecError, "tier='best'"),
+        (frame(AGGREGATED), {"unpriced": "drop"}, pc.SpecError, "unpriced='drop'"),
         (frame(AGGREGATED), {"timing": 5}, pc.SpecError, "row 0: timing=5: must be a timing model"),
         (frame(AGGREGATED, backend=["abacus"]), {}, pc.SpecError, "row 0: backend='abacus'"),
         (frame(AGGREGATED, isl=[64, 0]), {}, pc.SpecError, "row 1: .*isl=0"),
@@ -322,3 +338,9 @@ def test_what_is_asked_wrongly_is_named(rows, how, error, says):
 def test_an_engine_that_the_database_lacks_names_the_row(summary):
     with pytest.raises(pc.SpecError, match=r"row 10: .*abacus.*no such engine"):
         add_columns(summary.assign(system=[SYSTEM] + ["abacus"] * 5))
+
+
+@pytest.mark.slow
+def test_data_that_the_database_lacks_name_the_row(summary):
+    with pytest.raises(pc.SpecError, match=r"row 30: the installed database has no answer \(.*nvfp4"):
+        add_columns(summary.assign(gemm="nvfp4"))

@@ -124,6 +124,16 @@ def test_an_engine_that_the_database_lacks_is_named(engine, wrong):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
+def test_a_price_that_the_database_lacks_is_named(engine):
+    timing = AiconfiguratorTiming(MODEL, "a100_sxm", BACKEND, gemm="fp8_block")
+    with pytest.raises(
+        pc.SpecError, match=r"on a100_sxm with vllm: aiconfigurator has no price \(.*fp8_block"
+    ) as caught:
+        timing.pass_ms(pc.PassShape.of(((10, 0),)))
+    assert len(str(caught.value)) < 200
+
+
 def test_without_the_package_the_extra_is_named(monkeypatch):
     aiconfigurator.database_engine.cache_clear()
     for name in [name for name in sys.modules if name.split(".")[0] == "aiconfigurator_core"]:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
-from passcal import errors
-from passcal.columns import COLUMNS
-from passcal.errors import Diverged, NotConverged, SpecError, Stalled, Unsupported
-from passcal.executors import Asked, Workers
-from passcal.interop.operating import OPTIONAL, SPLIT, Operating, Timings, aggregated, composed
-from passcal.refining import Record, Wanted, refine
-from passcal.screening.screen import refuse_figures, screen
+from passcal.errors import SpecError, Unsupported
+from passcal.executors import Asked
+from passcal.interop.answers import ITL, SUMMARY_COLUMNS, TTFT, Rows, answered
+from passcal.interop.operating import OPTIONAL, SPLIT, Timings, aggregated, composed
+from passcal.screening.screen import refuse_figures
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,9 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["SUMMARY_COLUMNS", "add_columns"]
 
 Tier = Literal["quantitative", "screening"]
-SUMMARY_COLUMNS = COLUMNS[: COLUMNS.index("queueing_tier") + 1]
-TTFT = tuple(name for name in SUMMARY_COLUMNS if name.startswith("ttft"))
-ITL = tuple(name for name in SUMMARY_COLUMNS if name.startswith("itl"))
+Unpriced = Literal["raise", "keep"]
 
 
 class Kind(NamedTuple):
@@ -67,6 +60,7 @@ def add_columns(
     timing: Timings = ...,
     options: Mapping[str, Any] | None = ...,
     executor: Asked = ...,
+    unpriced: Unpriced = ...,
 ) -> pd.DataFrame: ...
 @overload
 def add_columns(
@@ -76,6 +70,7 @@ def add_columns(
     timing: Timings = ...,
     options: Mapping[str, Any] | None = ...,
     executor: Asked = ...,
+    unpriced: Unpriced = ...,
 ) -> dict[str, Any]: ...
 def add_columns(
     summary: pd.DataFrame | Mapping[str, Any],
@@ -84,6 +79,7 @@ def add_columns(
     timing: Timings = None,
     options: Mapping[str, Any] | None = None,
     executor: Asked = "serial",
+    unpriced: Unpriced = "raise",
 ) -> pd.DataFrame | dict[str, Any]:
     """A copy of a summary with `SUMMARY_COLUMNS` behind its own columns; rows, their order and index stay.
 
@@ -93,6 +89,8 @@ def add_columns(
         timing: the price of a pass in place of the installed database: a model, or a function of a row. Static rows need none.
         options: engine options over those that a row tells.
         executor: who evaluates: `"serial"`, `"threads"`, a `concurrent.futures` executor or a Dask client.
+        unpriced: what becomes of a row without an answer: `"raise"` its error, or `"keep"` it, its figures NaN, its tier None, and the reason in
+            `attrs["refused"]` of the frame. A column that is missing or has no number is an error either way.
 
     Returns:
         The same kind of thing. All figures are in ms; `queueing_tier` says how a row's arose: `quantitative` or `screening`: `bs` clients in a closed loop on one
@@ -111,10 +109,13 @@ def add_columns(
                 f"summary={type(summary).__name__}: must be a frame of aiconfigurator, or a row as a mapping"
             )
         frame = pd.DataFrame([dict(summary)])
-        added = add_columns(frame, tier=tier, timing=timing, options=options, executor=executor)
+        how: Any = {"tier": tier, "timing": timing, "options": options, "executor": executor, "unpriced": unpriced}
+        added = add_columns(frame, **how)
         return dict(summary) | {name: added[name].tolist()[0] for name in SUMMARY_COLUMNS}
     if tier not in ("quantitative", "screening"):
         raise SpecError(f"tier={tier!r:.40}: must be 'quantitative' or 'screening'")
+    if unpriced not in ("raise", "keep"):
+        raise SpecError(f"unpriced={unpriced!r:.40}: must be 'raise' or 'keep'")
     refuse_figures(summary, SUMMARY_COLUMNS)
     kind = kind_of(summary)
     if kind is STATIC:
@@ -123,11 +124,16 @@ def add_columns(
                 "timing=, options=: a static summary is its own answer, with no engine to run; leave them out"
             )
         return summary.assign(**static_columns(summary))
-    rows = read_rows(summary, kind, timing is None)
-    points = operating_points(rows, summary.index, kind, timing, options or {})
-    closed = kind is AGGREGATED and tier == "screening"
-    figures = figures_of(points, summary.index, closed, executor)
-    return summary.assign(**{name: [row[name] for row in figures] for name in SUMMARY_COLUMNS})
+    rows = Rows(list(summary.index), keep=unpriced == "keep")
+    points = {}
+    for place, row in enumerate(read_rows(summary, kind, timing is None)):
+        with rows.row(place):
+            points[place] = (aggregated if kind is AGGREGATED else composed)(row, timing, options or {})
+    figures = answered(points, rows, kind is AGGREGATED and tier == "screening", executor)
+    added = summary.assign(**{name: [row[name] for row in figures] for name in SUMMARY_COLUMNS})
+    if rows.keep:
+        added.attrs["refused"] = [rows.why(place) for place in sorted(rows.refused)]
+    return added
 
 
 def kind_of(frame: pd.DataFrame) -> Kind:
@@ -179,7 +185,7 @@ def check(frame: pd.DataFrame, names: Iterable[str], rule: str) -> None:
             at = int(np.flatnonzero(bad)[0])
             value = frame[name].iloc[at]
             told = value.item() if isinstance(value, np.generic) else value
-            with naming(frame.index[at]):
+            with Rows(list(frame.index), keep=False).row(at):
                 raise SpecError(f"column {name!r}: {told!r:.30} must be {rule}; mend or drop the row")
 
 
@@ -195,76 +201,3 @@ def static_columns(frame: pd.DataFrame) -> dict[str, Any]:
     ttft, tpot = frame["ttft"].to_numpy(float), frame["tpot"].to_numpy(float)
     ttft, tpot = np.where(ttft > 0, ttft, np.nan), np.where(tpot > 0, tpot, np.nan)
     return dict.fromkeys(TTFT, ttft) | dict.fromkeys(ITL, tpot) | {"queueing_tier": "static"}
-
-
-@contextmanager
-def naming(label: Any) -> Iterator[None]:
-    """Errors of a row say which it is."""
-    try:
-        yield
-    except (SpecError, Unsupported, Diverged, Stalled, NotConverged) as error:
-        told = label.item() if isinstance(label, np.generic) else label
-        raise type(error)(f"row {told!r:.40}: {error}"[:199]) from error
-
-
-def operating_points(
-    rows: Sequence[Mapping[str, Any]], index: Iterable[Any], kind: Kind, timing: Timings, options: Mapping[str, Any]
-) -> list[Operating]:
-    """What each row stands for."""
-    made = []
-    for label, row in zip(index, rows, strict=True):
-        with naming(label):
-            made.append((aggregated if kind is AGGREGATED else composed)(row, timing, options))
-    return made
-
-
-def figures_of(
-    points: Sequence[Operating], labels: Iterable[Any], closed: bool, executor: Asked
-) -> list[dict[str, Any]]:
-    """The columns of each point; those that are alike are evaluated once. `closed`: by the closed form where there is one."""
-    keys = [point.key for point in points]
-    distinct = dict(zip(keys, zip(points, labels, strict=True), strict=True))
-    asked = {}
-    for key, (point, label) in distinct.items():
-        with naming(label):
-            asked[key] = point.point()
-    found = screened({key: point for key, (point, _) in distinct.items()}) if closed else {}
-    left = [key for key in distinct if key not in found]
-    with Workers(executor, len(left)) as workers:
-        evaluate = partial(refine, wanted=Wanted((), False))
-        for places, records in workers.map(evaluate, [asked[key] for key in left]):
-            for place, record in zip(places, records, strict=True):
-                point, label = distinct[left[place]]
-                with naming(label):
-                    found[left[place]] = told_of(point, record)
-    return [found[key] for key in keys]
-
-
-def screened(points: Mapping[Any, Operating]) -> dict[Any, dict[str, Any]]:
-    """The closed form's columns of the points that have one."""
-    import pandas as pd
-
-    groups: dict[Any, list[Any]] = {}
-    for key, point in points.items():
-        groups.setdefault((point.backend, key[4]), []).append(key)
-    found = {}
-    for keys in groups.values():
-        candidates = pd.DataFrame([points[key].candidate for key in keys])
-        table = screen(candidates, None, points[keys[0]].timing)
-        held = (table["regime"] != "refine").tolist()
-        columns = [table[name].tolist() for name in SUMMARY_COLUMNS]
-        for key, holds, values in zip(keys, held, zip(*columns, strict=True), strict=True):
-            if holds:
-                found[key] = dict(zip(SUMMARY_COLUMNS, values, strict=True))
-    return found
-
-
-def told_of(point: Operating, record: Record) -> dict[str, Any]:
-    """The columns of an evaluated point; raises what its evaluation did."""
-    if record.refused:
-        raise getattr(errors, record.refused)(record.why)
-    columns = {name: record.columns[name] for name in SUMMARY_COLUMNS}
-    if point.decode_ms is None:
-        return columns
-    here = {name: max(0.0, columns[name] - point.away_ms) for name in TTFT}  # TTFT counts what its client was away for
-    return columns | here | dict.fromkeys(ITL, point.decode_ms or math.nan) | {"queueing_tier": "composed"}

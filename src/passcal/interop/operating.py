@@ -50,10 +50,14 @@ class Operating(NamedTuple):
         return (self.decode_ms or 0.0) * self.decoded
 
     @property
+    def priced_alike(self) -> tuple[Any, ...]:
+        """Equal for what one call of `screen` can take."""
+        return self.backend, self.timing if isinstance(self.timing, Hashable) else id(self.timing)
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """Equal for what is evaluated alike."""
-        timing = self.timing if isinstance(self.timing, Hashable) else id(self.timing)
-        return (self.backend, repr(self.options), self.shape, self.clients, timing, *self[5:])
+        return (*self.priced_alike, repr(self.options), self.shape, self.clients, *self[5:])
 
     @property
     def candidate(self) -> dict[str, Any]:

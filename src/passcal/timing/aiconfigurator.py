@@ -65,21 +65,32 @@ class AiconfiguratorTiming:
             raise Unsupported(
                 f"draft_tokens={shape.draft_tokens}: the database is asked without drafts; leave them out"
             )
-        engine, rows = database_engine(self), shape.decode_requests
-        context = round(shape.decode_kv_tokens / rows) if rows else 2
-        before = max(1, context - 1)  # the database counts what precedes the token that a row writes
-        if not shape.chunks:
-            return float(engine.decode_step_latency(rows, before, 1)) if rows else 0.0
-        count, (new, past) = len(shape.chunks), shape.chunks[0]
-        alike = shape.chunks.count(shape.chunks[0]) == count
-        if alike and not rows:
-            return float(engine.predict_prefill_latency(count, past + new, past))
-        if not alike:
-            new, past = round(shape.prefill_tokens / count), round(shape.prefill_kv_tokens / count)
-        pairs = 1.0 if alike else attended(shape.chunks) / attended(((new, past),) * count)
-        _, shared, _, decode = engine.mixed_step_breakdown(shape.prefill_tokens, rows, before, 1, 0)
-        attention = engine.mixed_step_breakdown(count * (past + new), 0, past + new, 1, past)[2]
-        return float(shared + decode + pairs * attention)
+        engine = database_engine(self)
+        try:
+            return float(asked_ms(engine, shape))
+        except Exception as error:  # whatever the package raises where it has no data
+            raise SpecError(
+                f"{named(self)}: aiconfigurator has no price ({one_line(error)}); name another, or give timing="
+            ) from error
+
+
+def asked_ms(engine: Any, shape: PassShape) -> Any:
+    """What the package's engine says of a pass."""
+    rows = shape.decode_requests
+    context = round(shape.decode_kv_tokens / rows) if rows else 2
+    before = max(1, context - 1)  # the database counts what precedes the token that a row writes
+    if not shape.chunks:
+        return engine.decode_step_latency(rows, before, 1) if rows else 0.0
+    count, (new, past) = len(shape.chunks), shape.chunks[0]
+    alike = shape.chunks.count(shape.chunks[0]) == count
+    if alike and not rows:
+        return engine.predict_prefill_latency(count, past + new, past)
+    if not alike:
+        new, past = round(shape.prefill_tokens / count), round(shape.prefill_kv_tokens / count)
+    pairs = 1.0 if alike else attended(shape.chunks) / attended(((new, past),) * count)
+    _, shared, _, decode = engine.mixed_step_breakdown(shape.prefill_tokens, rows, before, 1, 0)
+    attention = engine.mixed_step_breakdown(count * (past + new), 0, past + new, 1, past)[2]
+    return shared + decode + pairs * attention
 
 
 def attended(chunks: tuple[tuple[int, int], ...]) -> float:
@@ -114,8 +125,16 @@ def database_engine(timing: AiconfiguratorTiming) -> Any:
             comm_quant_mode=timing.comm,
         )
     except Exception as error:  # whatever the package raises for a name or a split that it does not know
-        asked = f"{timing.model} on {timing.system} with {timing.backend} {timing.version or ''}".strip()
-        why = " ".join(str(error).split())
         raise SpecError(
-            f"{asked[:70]}: aiconfigurator has no such engine ({why[:70]}); name another, or give timing="
+            f"{named(timing)}: aiconfigurator has no such engine ({one_line(error)}); name another, or give timing="
         ) from error
+
+
+def named(timing: AiconfiguratorTiming) -> str:
+    """The engine in a few words."""
+    return f"{timing.model} on {timing.system} with {timing.backend} {timing.version or ''}".strip()[:70]
+
+
+def one_line(error: Exception) -> str:
+    """The beginning of a message."""
+    return " ".join(str(error).split())[:60]
