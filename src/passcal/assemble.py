@@ -187,7 +187,7 @@ def fill_legs(tables: dict[str, Any], legs: int) -> None:
         s["computed"] = requests["isl"] - 1 + s["generated"]
     for hop in range(legs - 1):
         own = hands[hop :: legs - 1]
-        for name in ("granted_ms", "start_ms", "end_ms", "staged_head", "staged_tail"):
+        for name in ("asked_ms", "granted_ms", "start_ms", "end_ms", "staged_head", "staged_tail"):
             own[name] = -1
         if hops["missing"][hop]:
             own["sent"] = np.minimum(requests["prefix"], requests["isl"] - 1)

@@ -8,7 +8,7 @@ from passcal.passes import Usage
 from passcal.timing.base import TimingModel
 from passcal.window import Measured
 
-__all__ = ["Binding", "binding", "thrash"]
+__all__ = ["BUSY", "OFTEN", "Binding", "binding", "spending", "thrash"]
 
 OFTEN = 0.25  # of the time that the queue's head waits: with less, one more client still adds most of its share
 BUSY = 0.95  # of the time: with less, the engine waits for work
@@ -47,7 +47,7 @@ def thrash(parts: Sequence[Measured], usages: Sequence[Usage]) -> str:
 
 def remedy(part: Measured) -> str:
     """What ends thrash, in the engine's own option names."""
-    rank = part.state.ranks[0]
+    rank = part.state.ranks[-1]
     if rank["backend"] == BACKENDS["vllm"].code and not rank["reserve_full"]:
         return "set scheduler_reserve_full_isl, so that no prompt starts that does not fit (V6)"
     return REMEDIES[int(rank["backend"])]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from passcal import samples
+from passcal.splits import HAND_OFF, hand_off_times
 from passcal.tokens import pass_table
 from passcal.window import Measured
 
@@ -72,6 +73,8 @@ COLUMNS = (
     "recomputed_tokens",
     "wasted_prefill_share",
     "kv_utilisation",
+    *(f"{name}_mean" for name in HAND_OFF),
+    "staging_stalls",
 )
 
 
@@ -96,6 +99,8 @@ def to_columns(report: Report) -> dict[str, Any]:
         report.recomputed_tokens,
         report.wasted_prefill_share,
         report.block_utilisation,
+        *(report.hand_off_ms[name].mean if report.hand_off_ms else 0.0 for name in HAND_OFF),
+        report.staging_stalls,
     ]
     return dict(zip(COLUMNS, values, strict=True))
 
@@ -104,7 +109,8 @@ def request_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
     """One row a request of the window, in dispatch order.
 
     Further columns where they apply: `session`, `turn` and `call` (0: the turn's own request), and `worker`, `rank` (of its worker) and
-    `phase` where there are several.
+    `phase` where there are several; and with prefill and decode apart those of `splits.hand_off_times`, `transfer_ms` and `decode_worker`
+    (-1: it never went over).
     """
     import pandas as pd
 
@@ -121,8 +127,18 @@ def request_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
             columns["worker"] = table["engine"] // stage["width"]
         if stage["width"] > 1:
             columns["rank"] = table["engine"] % stage["width"]
+        if len(part.state.stages) > 1:
+            columns |= hand_off_columns(part)
         frames.append(pd.DataFrame(columns))
     return joined(frames)
+
+
+def hand_off_columns(part: Measured) -> dict[str, Any]:
+    """How each request of the window went over to the decode pool."""
+    times, stage = hand_off_times(part), part.state.stages[-1]
+    engine = times.pop("decode_engine")
+    worker = np.where(engine < 0, -1, (engine - stage["first"]) // stage["width"])
+    return {**times, "transfer_ms": times["transfer_done_ms"] - times["transfer_start_ms"], "decode_worker": worker}
 
 
 def turn_frame(part: Measured) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 """evaluate() and its named shortcuts: spec in, report out."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from passcal.assemble import assemble
@@ -66,10 +67,10 @@ def evaluate(
     stop = stop or default_stop(workload)
     if not isinstance(stop, LimitCycle | Window | Drained):
         raise SpecError(f"stop={type(stop).__name__}: must be LimitCycle(), Window() or Drained()")
-    staggers = choose_staggers(workload, deployment, timing, stop, start, phases)
+    check_phases(workload, start, phases)
     if isinstance(workload, OpenLoop):
         return report_open_loop(workload, deployment, timing, stop)
-    parts = tuple(measure(with_stagger(workload, stagger), deployment, timing, stop) for stagger in staggers)
+    parts = measure_phases(workload, lambda asked: measure(asked, deployment, timing, stop), start, phases)
 
     def again(requests: int | None = None, start: Start = "burst", max_concurrency: int | None = None) -> Report:
         if max_concurrency is not None:
@@ -221,24 +222,14 @@ def due_ms(workload: Workload) -> Any:
     return None
 
 
-def with_stagger(workload: Workload, stagger_ms: float | None) -> Workload:
-    """The workload with another stagger between its clients' first requests."""
-    return workload if stagger_ms is None else workload.model_copy(update={"stagger_ms": stagger_ms})
-
-
-def choose_staggers(
-    workload: Workload, deployment: Deployment, timing: Timings, stop: Stop, start: str, phases: int
-) -> tuple[float | None, ...]:
-    """The stagger of each phase; None leaves the workload as it is.
-
-    A spread start sends one request each `1 / X`, X the throughput that a burst settles at, so that clients stand evenly over a cycle.
-    """
+def check_phases(workload: Workload, start: str, phases: int) -> None:
+    """Refuse a start or a number of phases that does not suit the workload."""
     if start not in ("burst", "spread"):
         raise SpecError(f"start={start!r}: must be 'burst' or 'spread'")
     if isinstance(phases, bool) or not isinstance(phases, int) or phases < 1:
         raise SpecError(f"phases={phases!r}: must be a whole number, at least 1")
     if start == "burst" and phases == 1:
-        return (None,)
+        return
     if not isinstance(workload, ClosedLoop) or workload.requests is not None:
         raise SpecError(
             f"start={start!r}, phases={phases}: are for a closed loop without a number of requests; leave them at 'burst' and 1"
@@ -249,11 +240,22 @@ def choose_staggers(
         )
     if start == "spread" and phases > 1:
         raise SpecError(f"phases={phases}: go from burst to spread already; leave start at 'burst'")
-    burst = measure(workload, deployment, timing, stop)
+
+
+def measure_phases(
+    workload: Workload, run: Callable[[Workload], Measured], start: str, phases: int
+) -> tuple[Measured, ...]:
+    """One run a phase, the first requests of clients staggered further apart in each.
+
+    A spread start sends one request each `1 / X`, X the throughput that a burst settles at, so that clients stand evenly over a cycle.
+    """
+    burst = run(workload)
+    if start == "burst" and phases == 1:
+        return (burst,)
     interval = burst.window.length_ms / burst.done
-    if phases == 1:
-        return (interval,)
-    return tuple(interval * k / (phases - 1) for k in range(phases))
+    shares = (1.0,) if phases == 1 else tuple(k / (phases - 1) for k in range(1, phases))
+    spread = tuple(run(workload.model_copy(update={"stagger_ms": interval * share})) for share in shares)
+    return spread if phases == 1 else (burst, *spread)
 
 
 def fidelity(workload: Workload) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from passcal.calendar.backends import let_go, reserve
 from passcal.core import cycle
 from passcal.core.compiled import jit
-from passcal.core.fabric import ended, enqueue, open_transfer, start
+from passcal.core.fabric import ended, enqueue, next_moment, open_transfer, start
 from passcal.core.hand import goes_on, hand_of, seat_is_free
 from passcal.core.rank import LEFT, arrive, forget
 from passcal.core.stage import choose
@@ -52,7 +52,8 @@ def hand_over(state: State, now: float) -> None:
     while moved:
         moved = False
         for h in range(len(state.hops)):
-            moved = carry(state, h, now) or moved
+            if next_moment(state, state.hops[h]) <= now:
+                moved = carry(state, h, now) or moved
 
 
 @jit
@@ -83,9 +84,9 @@ def send(state: State, i: int, upto: int, now: float) -> None:
     else:
         state.transfers[hand.staged_tail].after = t
     hand.staged_tail = t
-    if not hand.asked:
+    if hand.asked_ms < 0.0:
         ask(state, i, now)
-    elif hand.granted:
+    elif hand.granted_ms >= 0.0:
         release_staged(state, hop, hand, i)
 
 
@@ -93,7 +94,7 @@ def send(state: State, i: int, upto: int, now: float) -> None:
 def ask(state: State, i: int, now: float) -> None:
     """Leg i asks a rank of the next stage for memory; who asked first is granted first (D6, D10)."""
     world = state.world[0]
-    hand_of(state, i).asked = 1
+    hand_of(state, i).asked_ms = now
     k = choose(state, state.stages[i % world.stages + 1], i + 1)
     rank = state.ranks[k]
     state.sequences[i + 1].after = NOBODY
@@ -126,7 +127,7 @@ def grant(state: State, k: int, now: float) -> None:
 def granted(state: State, i: int, now: float) -> None:
     """There is memory for leg i at the next stage: its transfers are ready, or it may begin here."""
     hand, hop = hand_of(state, i), state.hops[i % state.world[0].stages]
-    hand.granted, hand.granted_ms = 1, now
+    hand.granted_ms = now
     if hop.early:
         state.legs[i].visible_ms = now
         arrive(state, state.ranks[state.legs[i].engine], i)

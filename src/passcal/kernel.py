@@ -14,6 +14,7 @@ from passcal.core.compiled import entry, jit
 from passcal.core.engine import align, landed, launched, may_start, plans_again, plans_first
 from passcal.core.fabric import next_moment
 from passcal.core.handle import handle
+from passcal.core.rank import free_seats
 from passcal.core.stage import LEAST_LOADED, next_visible
 from passcal.core.tables import NEVER, NOBODY, State
 from passcal.hand_offs import enter, hand_over, write_hand_offs
@@ -77,7 +78,7 @@ def start(state: State, rank: Any, k: int) -> bool:
     """Plan, price and launch what rank k may run now, then pass the cursor on; False: Python must price the plan first."""
     world = state.world[0]
     form = state.forms[rank.form]
-    if rank.width > 1 and not world.asked and not may_start(state, rank):
+    if (rank.width > 1 and not world.asked and not may_start(state, rank)) or (world.stages > 1 and sleeps(rank)):
         world.cursor += 1
         return True
     if rank.flying == 0:
@@ -109,6 +110,13 @@ def start(state: State, rank: Any, k: int) -> bool:
             break
     world.cursor += 1
     return True
+
+
+@jit
+def sleeps(rank: Any) -> bool:
+    """Whether an idle rank has nothing that it could run, so that it need not be asked at what happens elsewhere."""
+    here = rank.waiting + rank.running + rank.crowd + rank.lates + rank.handed
+    return rank.width == 1 and rank.idle and rank.flying == 0 and here == 0 and rank.arrived_head == NOBODY
 
 
 @jit
@@ -229,6 +237,16 @@ def next_hand_off(state: State) -> float:
 
 
 @jit
+def next_elsewhere(state: State, k: int) -> float:
+    """The next instant at which anything happens but on rank k."""
+    when = min(next_arrival(state), next_hand_off(state))
+    for j in range(len(state.ranks)):
+        if j != k and state.ranks[j].flying > 0:
+            when = min(when, state.ranks[j].land_ms)
+    return when
+
+
+@jit
 def next_arrival(state: State) -> float:
     """The next instant at which a request may become visible."""
     world = state.world[0]
@@ -293,12 +311,13 @@ def launch(state: State, rank: Any, k: int, duration: float) -> None:
 def stands(state: State, rank: Any) -> bool:
     """Whether the plan just launched would be formed again and again: only the crowd decodes, and nothing can be admitted.
 
-    Beside other workers that needs arrivals that their answers do not move.
+    Beside other workers of its stage that needs arrivals that their answers do not move.
     """
-    world = state.world[0]
+    world, stage = state.world[0], state.stages[rank.stage]
     apart = rank.width == 1 and world.stages == 1 and not world.closed and not world.lanes
-    alone = len(state.ranks) == 1 or apart
+    alone = stage.ranks == 1 or apart
     settled = rank.preempted == 0 and rank.lates == 0 and rank.arrived_head == NOBODY
+    settled = settled and (rank.handed == 0 or free_seats(rank) <= 0)
     return alone and settled and rank.interval == 1 and rank.running == 0 and rank.crowd > 0
 
 
@@ -309,7 +328,9 @@ def repeat(state: State, rank: Any, k: int) -> None:
         return
     world, row, form = state.world[0], state.runs[rank.row], state.forms[rank.form]
     captured, ring = state.captured[rank.form], state.bucket_head.shape[1]
-    news = next_arrival(state) if rank.waiting == 0 else NEVER
+    news = next_arrival(state) if rank.waiting == 0 and world.stages == 1 else NEVER
+    if world.stages > 1:
+        news = next_elsewhere(state, k)
     last = rank.number + world.until_pass - world.passes
     number, rows, context = rank.number, rank.crowd, rank.crowd_kv
     start, end = rank.start_ms, rank.end_ms

@@ -116,7 +116,7 @@ class Machine:
             return "stalled: no request waits and none will arrive, though some are not done; please report this input"
         rank = state.ranks[int(stuck[0])]
         i = int(rank["waiting_head"])
-        tokens = int(state.requests[i]["isl"]) + int(state.sequences[i]["generated"])
+        tokens = int(state.legs[i]["isl"]) + int(state.sequences[i]["generated"])
         who = f"stalled: a prompt of {tokens} tokens (output so far included) can never be admitted"
         if rank["held_by"] == HELD_BUDGET:
             return f"{who} with max_num_batched_tokens={int(rank['budget'])} and chunked prefill off; raise the budget"

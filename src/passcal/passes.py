@@ -1,5 +1,6 @@
 """Reading the log: rows that stand for several passes are priced again exactly as they were run, or summed as they stand."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from passcal.core.rank import HELD_BLOCKS, HELD_BUDGET, HELD_SEATS
 from passcal.core.tables import State
 from passcal.timing.linear import decode_price
 
-__all__ = ["Usage", "expand", "gaps", "repetition", "usage"]
+__all__ = ["Usage", "expand", "gaps", "repetition", "together", "usage"]
 
 
 class Prices(NamedTuple):
@@ -113,11 +114,11 @@ def repetition(state: State, runs: slice, row: Any) -> Any:
 
 
 @entry
-def sum_into(runs: Any, first: int, stop: int, out: Any) -> None:
-    """Add rows first to stop to the fields of `Usage`, in its order."""
+def sum_into(runs: Any, ranks: Any, stage: int, first: int, stop: int, out: Any) -> None:
+    """Add rows first to stop, of this stage, to the fields of `Usage`, in its order."""
     for r in range(first, stop):
         run = runs[r]
-        if run.count == 0:
+        if run.count == 0 or ranks[run.engine].stage != stage:
             continue
         took = run.end_ms - run.start_ms
         out[0] += took
@@ -137,8 +138,14 @@ def sum_into(runs: Any, first: int, stop: int, out: Any) -> None:
         out[10] = max(out[10], run.blocks)
 
 
-def usage(state: State, runs: slice) -> Usage:
-    """The sums over these rows of the log."""
+def usage(state: State, runs: slice, stage: int) -> Usage:
+    """The sums over the passes of a stage in these rows of the log."""
     out = np.zeros(len(Usage._fields))
-    sum_into(state.runs, runs.start, runs.stop, out)
+    sum_into(state.runs, state.ranks, stage, runs.start, runs.stop, out)
     return Usage._make(out.tolist())
+
+
+def together(usages: Sequence[Usage]) -> Usage:
+    """The sums over all stages."""
+    sums = Usage._make(map(sum, zip(*usages, strict=True)))
+    return sums._replace(peak_blocks=max(used.peak_blocks for used in usages))

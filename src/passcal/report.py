@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from passcal import samples
-from passcal.binding import Binding, binding, thrash
-from passcal.distribution import Distribution
+from passcal.binding import Binding, thrash
 from passcal.errors import SpecError
-from passcal.passes import Usage, usage
+from passcal.figures import Figures
+from passcal.passes import together
 from passcal.stopping import require_whole
 from passcal.timing.base import TimingModel
 from passcal.tokens import Emissions, emissions
-from passcal.window import Measured, WindowInfo
+from passcal.window import Measured
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,11 +34,8 @@ class Attractor:
     throughput_per_s: float
 
 
-class Report:
-    """What an evaluation found. Distributions are in milliseconds; a sample is what `window` says.
-
-    Made by `evaluate` and its shortcuts; `parts` holds one `Measured` for each phase, which count equally.
-    """
+class Report(Figures):
+    """What an evaluation found: its figures, and the views of it that need its log. Made by `evaluate` and its shortcuts."""
 
     def __init__(
         self,
@@ -54,23 +50,19 @@ class Report:
         capacity_per_s: float = float("nan"),
         labels: Any = None,
     ) -> None:
-        self._parts = parts
-        self._timings = timings
-        self._closed = closed
+        super().__init__(parts, timings, closed, arrivals_ms)
         self._again = again
         self._labels = labels
         self.fidelity = fidelity
         """The traffic tier that was used, W0 to W4."""
         self.capacity_per_s = capacity_per_s
         """Requests a second that the deployment serves where its queue is never empty; NaN where it was not asked for (closed loops, replays)."""
-        self.arrivals_ms = arrivals_ms
-        """When each request of the run was due (ms), by its number, where clients may keep requests back; None: all are sent when due."""
         self._notes = tuple(dict.fromkeys((*notes, *(note for part in parts for note in part.notes))))
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know, one line each; thrash is named here, with figures and the remedy, and so is a queue at the client."""
-        found = thrash(self._parts, self._usages)
+        found = thrash(self.parts, [together(usages) for usages in self.usages])
         return (*self._notes, *((found,) if found else ()), *self._client_notes())
 
     def _client_notes(self) -> tuple[str, ...]:
@@ -82,150 +74,15 @@ class Report:
             f"max_concurrency: requests wait {mean:.4g} ms at the client, at most {most:.4g} ms, before their dispatch",
         )
 
-    @property
-    def window(self) -> WindowInfo:
-        """What the figures are averages over (of the first phase, if there are several)."""
-        return self._parts[0].window
-
     @cached_property
     def phases(self) -> tuple[Report, ...]:
         """One report for each phase of a mixture."""
-        if len(self._parts) == 1:
+        if len(self.parts) == 1:
             return (self,)
         return tuple(
-            Report((p,), self._timings, closed=self._closed, fidelity=self.fidelity, again=self._again)
-            for p in self._parts
+            Report((p,), self.timings, closed=self.closed, fidelity=self.fidelity, again=self._again)
+            for p in self.parts
         )
-
-    # ---- latencies
-
-    def _mixed(self, sample: Callable[[Measured], Distribution]) -> Distribution:
-        return Distribution.mix([sample(part) for part in self._parts])
-
-    @cached_property
-    def ttft_ms(self) -> Distribution:
-        """First token less dispatch."""
-        return self._mixed(samples.ttft)
-
-    @cached_property
-    def e2e_ms(self) -> Distribution:
-        """Last token less dispatch."""
-        return self._mixed(samples.e2e)
-
-    @cached_property
-    def queue_ms(self) -> Distribution:
-        """Start of the first pass that carries the request, less when the scheduler could see it."""
-        return self._mixed(samples.queue)
-
-    @cached_property
-    def tpot_ms(self) -> Distribution:
-        """(last token - first token) / (osl - 1), one value a request; none for an osl of 1."""
-        return self._mixed(samples.tpot)
-
-    @property
-    def itl_request_mean_ms(self) -> Distribution:
-        """A request's mean gap, one value a request, as some tools report ITL; the same number as TPOT."""
-        return self.tpot_ms
-
-    @cached_property
-    def itl_ms(self) -> Distribution:
-        """Gaps between successive tokens of a request, pooled over all tokens of the window."""
-        return self._mixed(samples.itl)
-
-    @cached_property
-    def startup_ttft_ms(self) -> Distribution:
-        """TTFT of the first request of every client of a closed loop; empty for other traffic."""
-        return self._mixed(samples.startup)
-
-    @cached_property
-    def client_queue_ms(self) -> Distribution:
-        """Dispatch less when the request was due: its wait at a client that sends only so many at a time; 0 where none is made to wait."""
-        return self._mixed(lambda part: samples.client_queue(part, self.arrivals_ms))
-
-    @cached_property
-    def turn_ms(self) -> Distribution:
-        """Of the turns of sessions: last token of a turn's request and calls less its dispatch; empty for other traffic."""
-        return self._mixed(samples.turn)
-
-    # ---- rates
-
-    def _mean(self, figure: Callable[[Measured, Usage], float]) -> float:
-        found = [figure(part, used) for part, used in zip(self._parts, self._usages, strict=True)]
-        return sum(found) / len(found)
-
-    @cached_property
-    def _usages(self) -> tuple[Usage, ...]:
-        return tuple(usage(part.state, part.runs) for part in self._parts)
-
-    @cached_property
-    def throughput_per_s(self) -> float:
-        """Requests completed a second."""
-        return self._mean(lambda part, _: part.window.per_s(part.done))
-
-    @cached_property
-    def output_tokens_per_s(self) -> float:
-        """Tokens emitted a second."""
-        return self._mean(lambda part, _: part.window.per_s(tokens(part)))
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of the deployment (E3): ranks of all workers, times the `gpus` that their timing model says a rank's pass runs on, or 1."""
-        ranks = self._parts[0].state.stages["ranks"].tolist()
-        return sum(n * int(getattr(timing, "gpus", 1)) for n, timing in zip(ranks, self._timings, strict=True))
-
-    @property
-    def output_tokens_per_s_per_gpu(self) -> float:
-        """Tokens emitted a second, divided by `gpus` (E3)."""
-        return self.output_tokens_per_s / self.gpus
-
-    @cached_property
-    def utilisation(self) -> float:
-        """Share of the window in which a rank runs a pass."""
-        return self._mean(lambda part, used: part.window.share(used.busy_ms) / len(part.state.ranks))
-
-    @cached_property
-    def binding(self) -> Binding:
-        """Which limit binds, and why: the first to lift for more throughput."""
-        return binding(self._parts[0], self._usages[0], self._timings[0], self._closed)
-
-    # ---- memory
-
-    @cached_property
-    def preemptions(self) -> int:
-        """Evictions of the window's requests against their will, whatever the engine calls them: preemptions (vLLM, V8), retractions
-        (SGLang, S13), pauses (TensorRT-LLM, T12).
-        """
-        return sum(int(part.state.requests["preemptions"][part.rows].sum()) for part in self._parts)
-
-    @property
-    def retractions(self) -> int:
-        """The same number as `preemptions`, by SGLang's name."""
-        return self.preemptions
-
-    @cached_property
-    def recomputed_tokens(self) -> int:
-        """Tokens of prompts and outputs whose KV was lost to an eviction and computed again in the window's passes."""
-        return int(sum(used.recomputed for used in self._usages))
-
-    @cached_property
-    def wasted_prefill_share(self) -> float:
-        """Recomputed tokens as a share of all tokens that the window's chunks computed."""
-        return self._mean(lambda _, used: used.recomputed / (used.prefill_tokens or 1.0))
-
-    @cached_property
-    def block_utilisation(self) -> float:
-        """Share of KV that requests hold, averaged over the window's time; NaN where KV is not counted."""
-        return self._mean(lambda part, used: share_of_kv(part, part.window.share(used.block_ms)))
-
-    @cached_property
-    def block_utilisation_peak(self) -> float:
-        """The largest share of a rank's KV that its requests hold at a time; NaN where KV is not counted."""
-        return max(
-            share_of_kv(part, used.peak_blocks * len(part.state.ranks))
-            for part, used in zip(self._parts, self._usages, strict=True)
-        )
-
-    # ---- other views
 
     def benchmark(
         self,
@@ -250,10 +107,10 @@ class Report:
 
         run = self._finite(requests, max_concurrency)
         return Benchmark(
-            counted(run._parts[0], warmup, max_concurrency),
-            run._timings,
+            counted(run.parts[0], warmup, max_concurrency),
+            run.timings,
             include_client_queue=include_client_queue,
-            closed=run._closed,
+            closed=run.closed,
             fidelity=run.fidelity,
             again=run._again,
             notes=run._notes,
@@ -265,10 +122,10 @@ class Report:
         """The run of this many requests, of which clients that do not wait for each other have at most so many out."""
         if max_concurrency is not None:
             require_whole("benchmark: max_concurrency", max_concurrency, 1)
-        limit = None if self._closed else max_concurrency
+        limit = None if self.closed else max_concurrency
         if requests is not None:
             require_whole("benchmark: requests", requests, 1)
-            if self._closed or self.window.kind != "drained":
+            if self.closed or self.window.kind != "drained":
                 return self._again(requests=int(requests), max_concurrency=limit)
         if self.window.kind != "drained":
             raise SpecError("benchmark: these clients go on for ever; say how many requests they send, as requests=200")
@@ -291,11 +148,21 @@ class Report:
         """
         from passcal.anchor import anchored
 
-        if not self._closed or self.window.kind == "drained":
+        if not self.closed or self.window.kind == "drained":
             raise SpecError(
                 "anchored(): the identity holds for clients that go on for ever; evaluate a closed loop without requests"
             )
-        return anchored(self.ttft_ms, self._parts, throughput_per_s, tpot_ms)
+        return anchored(self.ttft_ms, self.parts, throughput_per_s, tpot_ms)
+
+    @cached_property
+    def spread(self) -> dict[str, tuple[float, float]]:
+        """The least and the largest of what the phases of a mixture say: mean and 99th percentile of TTFT (ms), requests a second (D8)."""
+        figures = {
+            "ttft_mean_ms": [phase.ttft_ms.mean for phase in self.phases],
+            "ttft_p99_ms": [phase.ttft_ms.quantile(0.99) for phase in self.phases],
+            "throughput_per_s": [phase.throughput_per_s for phase in self.phases],
+        }
+        return {name: (min(values), max(values)) for name, values in figures.items()}
 
     @cached_property
     def attractors(self) -> tuple[Attractor, ...]:
@@ -316,7 +183,7 @@ class Report:
         Raises:
             SpecError: a request that the log does not hold.
         """
-        part = self._parts[0]
+        part = self.parts[0]
         at, count = request - part.first_id, part.rows.stop - part.rows.start
         if not 0 <= at < count:
             last = part.first_id + count - 1
@@ -327,7 +194,7 @@ class Report:
 
     @cached_property
     def _emissions(self) -> Emissions:
-        return emissions(self._parts[0])
+        return emissions(self.parts[0])
 
     def requests(self) -> pd.DataFrame:
         """One row a request of the window, in dispatch order; see `columns.request_frame`. `arrival_ms` is when it was due, where clients may
@@ -335,7 +202,7 @@ class Report:
         """
         from passcal.columns import request_frame
 
-        frame = request_frame(self._parts)
+        frame = request_frame(self.parts)
         if self.arrivals_ms is not None:
             frame = frame.assign(arrival_ms=self.arrivals_ms[frame["request"]])
         return self._labelled(frame)
@@ -351,7 +218,7 @@ class Report:
 
         if self.fidelity != "W4":
             raise SpecError("turns: only sessions have turns; make them with pc.Workload.sessions, or read requests()")
-        return self._labelled(turn_frame(self._parts[0]))
+        return self._labelled(turn_frame(self.parts[0]))
 
     def _labelled(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Sessions by what the caller calls them."""
@@ -361,7 +228,7 @@ class Report:
         """One row a pass of the window; see `columns.PASS_COLUMNS`."""
         from passcal.columns import pass_frame
 
-        return pass_frame(self._parts)
+        return pass_frame(self.parts)
 
     def to_columns(self) -> dict[str, Any]:
         """One flat dict with the exact column names of the product; milliseconds."""
@@ -374,15 +241,3 @@ class Report:
             f"Report({self.window.kind}, ttft mean {self.ttft_ms.mean:.4g} ms p99 {self.ttft_ms.quantile(0.99):.4g} ms, "
             f"itl mean {self.itl_ms.mean:.4g} ms, {self.throughput_per_s:.4g} req/s, binding {self.binding})"
         )
-
-
-def tokens(part: Measured) -> int:
-    """Tokens emitted in the window."""
-    osl = part.state.requests["osl"][part.rows]
-    return int(osl.sum()) if part.window.kind != "window" else round(float(osl.mean()) * part.done)
-
-
-def share_of_kv(part: Measured, blocks: float) -> float:
-    """So many blocks, over all ranks, as a share of what there is; NaN where KV is not counted."""
-    ranks = part.state.ranks
-    return blocks / float(ranks["usable"].sum()) if ranks["memory"][0] else float("nan")

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from passcal.core.tables import BOUNDLESS
+from passcal.core.tandem_tables import FIRST_DECODE_PASS
 from passcal.distribution import Distribution
 from passcal.passes import gaps
 from passcal.window import Measured
@@ -99,12 +100,24 @@ def tpot(part: Measured) -> Distribution:
     return Distribution((table["done_ms"] - table["first_ms"]) / (table["osl"] - 1))
 
 
+def hand_off_gaps(part: Measured) -> Any:
+    """Between the first token of each request of the window, shown before the decode stage emits any, and the first one from there (ms)."""
+    state, stages = part.state, len(part.state.stages)
+    table = state.requests[part.rows]
+    first = state.legs["first_ms"][np.arange(part.rows.start, part.rows.stop) * stages + stages - 1]
+    if state.hops["first_token"][-1] == FIRST_DECODE_PASS:
+        return np.zeros(0)
+    return (first - table["first_ms"])[table["osl"] > 1]
+
+
 def itl(part: Measured) -> Distribution:
     """Gaps of the window: every pass stands for its rows whose token before came one pass earlier, and for those that prefill passes
     paused since; the others are listed.
     """
     values, weights = gaps(part.state, part.runs)
     runs, listed = part.state.runs[part.runs], part.state.stalls["gap_ms"][part.stalls]
+    if len(part.state.stages) > 1:
+        listed = np.concatenate([listed, hand_off_gaps(part)])
     late = runs[runs["late_gaps"] > 0]
     if not len(listed) and not len(late):
         return Distribution(values, weights)

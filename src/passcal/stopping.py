@@ -10,7 +10,7 @@ import numpy as np
 
 from passcal.drift import drift_note, p99_interval, settled
 from passcal.errors import NotConverged, SpecError
-from passcal.kernel import CYCLE
+from passcal.kernel import CYCLE, SLICE
 from passcal.machine import Machine
 from passcal.window import Measured, WindowInfo, begin_log, cut_out, slice_of_passes, stalls_until, ttft_ms
 
@@ -41,6 +41,8 @@ class Drained:
 
 
 EVICTING = 50_000
+MAX_PASSES = 1_000_000
+EARLY = (16, 2048)  # requests served before a cycle of several stages is given up: so many a client, and so many more
 
 
 @dataclass(frozen=True)
@@ -48,17 +50,19 @@ class LimitCycle:
     """Find the cycle that the closed loop settles in, and measure one turn of it exactly.
 
     Attributes:
-        max_passes: passes to search before a window is used instead.
+        max_passes: passes to search before a window is used instead; None: 1,000,000, and of several stages no more than serve 16 requests a
+            client and 2,048 (their passes seldom fall into step later: a cycle is found early or hardly ever).
         jump_after: passes after which a start from the cohorts that a burst tends to is tried; taken only if its state repeats. None: never.
         strict: raise `NotConverged` instead of using a window.
     """
 
-    max_passes: int = 1_000_000
+    max_passes: int | None = None
     jump_after: int | None = 100_000
     strict: bool = False
 
     def __post_init__(self) -> None:
-        require_whole("LimitCycle.max_passes", self.max_passes, 1)
+        if self.max_passes is not None:
+            require_whole("LimitCycle.max_passes", self.max_passes, 1)
         if self.jump_after is not None:
             require_whole("LimitCycle.jump_after", self.jump_after, 1)
         if not isinstance(self.strict, bool):
@@ -68,7 +72,10 @@ class LimitCycle:
         """Log the first request of every client, search without a log, then log one turn of the cycle."""
         require_endless(machine, "LimitCycle()")
         startup = log_startup(machine)
-        patience = self.max_passes if self.jump_after is None else min(self.jump_after, self.max_passes)
+        if self.max_passes is None and machine.world["stages"] > 1:
+            return self._early(machine, startup)
+        most = MAX_PASSES if self.max_passes is None else self.max_passes
+        patience = most if self.jump_after is None else min(self.jump_after, most)
         if search(machine, patience, self.strict):
             return self._turn(machine, startup, ())
         evicting = machine.world["preemptions"] > 0
@@ -77,16 +84,32 @@ class LimitCycle:
                 f"start-up is longer than {patience} passes: this is the cycle of the cohorts that the burst tends to"
             )
             return self._turn(jumped, startup, (note,))
-        if machine.world["passes"] >= patience and search(machine, self.max_passes - patience, self.strict):
+        if machine.world["passes"] >= patience and search(machine, most - patience, self.strict):
             return self._turn(machine, startup, ())
         if self.strict:
             raise NotConverged(
-                f"max_passes={self.max_passes}: no limit cycle within them; raise it, or allow a window with strict=False"
+                f"max_passes={most}: no limit cycle within them; raise it, or allow a window with strict=False"
             )
-        note = f"no limit cycle within {self.max_passes} passes: a window is used instead"
-        if machine.world["passes"] < self.max_passes:
+        note = f"no limit cycle within {most} passes: a window is used instead"
+        if machine.world["passes"] < most:
             why = "cached KV is part of the state" if machine.rank["identities"] else "sequences go on being evicted"
             note = f"{why}, no limit cycle in {int(machine.world['passes'])} passes: a window is used instead"
+        return Window().measure_from(machine, startup, (note,))
+
+    def _early(self, machine: Machine, startup: Any) -> Measured:
+        """The same of several stages: a cycle that is found early, or a window."""
+        world = machine.world
+        requests = EARLY[0] * int(world["clients"]) + EARLY[1]
+        world["until_done"] = FOREVER if self.strict else requests
+        found = search(machine, MAX_PASSES, True)
+        world["until_done"] = FOREVER
+        if found:
+            return self._turn(machine, startup, ())
+        if self.strict:
+            raise NotConverged(
+                f"max_passes={MAX_PASSES}: no limit cycle within them; raise it, or allow a window with strict=False"
+            )
+        note = f"no limit cycle within {requests} requests: a window is used instead; LimitCycle(max_passes=) looks for longer"
         return Window().measure_from(machine, startup, (note,))
 
     def _turn(self, machine: Machine, startup: Any, notes: tuple[str, ...]) -> Measured:
@@ -115,7 +138,8 @@ class Window:
     """Measure a stretch of a closed or an open loop after a warm-up.
 
     Attributes:
-        requests: requests in the window; None: at least 20 a client and 1,000 in all (8,192 of an open loop), more until a drift test passes.
+        requests: requests in the window; None: at least 20 a client (4 where there are several stages) and 1,000 in all (8,192 of an open loop),
+            more until a drift test passes.
         warmup: requests before the window; None: ten a client (1,000 of an open loop), and as many more as the drift test asks for.
         max_requests: where growing ends.
         tolerance: let the window grow until half of the 95% confidence interval of TTFT p99 is at most this share of it; None: however wide.
@@ -148,7 +172,8 @@ class Window:
         while world["sent"] < warmup:
             machine.advance(max(1000, 4 * clients))
         first = begin_log(machine)
-        wanted, drift, loose = self.requests or max(1000, 20 * clients), True, True
+        each = 20 if world["stages"] == 1 else 4
+        wanted, drift, loose = self.requests or max(1000, each * clients), True, True
         while True:
             machine.world["until_row"] = first.rows + wanted
             machine.finish()
@@ -193,8 +218,9 @@ def search(machine: Machine, passes: int, stubborn: bool = True) -> bool:
     world["logging"], world["watch"] = 0, 1
     while passes > 0:
         evicted, some = int(world["preemptions"]), passes if stubborn else min(passes, EVICTING)
-        if machine.advance(some) == CYCLE:
-            return True
+        reason = machine.advance(some)
+        if reason != SLICE:
+            return bool(reason == CYCLE)
         if not stubborn and world["preemptions"] > evicted:
             return False
         passes -= some

@@ -304,7 +304,7 @@ def land(state: State, k: int) -> None:
             if s.generated == request.osl:
                 kept = finish(state, rank, k, i, kept)
                 continue
-            if rank.crowded:
+            if rank.crowded and s.held <= blocks.cover(s.computed, rank.block_size):  # a hand-off may hold one more
                 crowd.join(state, rank, k, i)
                 continue
         state.running[k, kept] = i

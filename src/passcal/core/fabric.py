@@ -37,6 +37,7 @@ def enqueue(state: State, hop: Any, t: int) -> None:
     transfer = state.transfers[t]
     transfer.order, transfer.after = hop.order, NOBODY
     hop.order += 1
+    hop.queued = 1
     end = state.ends[hop.first_end + transfer.source]
     if end.tail == NOBODY:
         end.head = t
@@ -48,6 +49,7 @@ def enqueue(state: State, hop: Any, t: int) -> None:
 @jit
 def start(state: State, hop: Any, now: float) -> None:
     """Start what the bounds on transfers under way allow: heads of queues only, the one that became ready first (D3)."""
+    hop.queued = 0
     while True:
         first = NOBODY
         for source in range(hop.sources):
@@ -116,6 +118,7 @@ def ended(state: State, hop: Any, now: float) -> int:
         transfer = state.transfers[t]
         state.ends[hop.first_end + transfer.source].under_way -= 1
         state.ends[hop.first_end + hop.sources + transfer.sink].under_way -= 1
+        hop.queued = 1  # there may be room for who waits
         t = transfer.after
     return done
 
@@ -220,8 +223,8 @@ def share_out(state: State, hop: Any) -> None:
 
 @jit
 def next_moment(state: State, hop: Any) -> float:
-    """When something on this hop happens next: a flow ends, or a latency."""
-    when = hop.next_ms
+    """When something on this hop happens next: a flow ends, or a latency, or at once."""
+    when = state.world[0].now if hop.queued else hop.next_ms
     if hop.latent_head != NOBODY:
         when = min(when, state.transfers[hop.latent_head].flows_ms)
     return when

@@ -62,20 +62,20 @@ HOP = np.dtype(
         ("latent_head", "i8"),  # transfers in their latency, in order of its end
         ("latent_tail", "i8"),
         ("flows", "i8"),
+        ("queued", "i8"),  # 1: a transfer has become ready since any was started
     ]
 )
 
 # A request at a hop.
 HAND = np.dtype(
     [
+        ("asked_ms", "f8"),  # for memory; -1 before, as the others
         ("granted_ms", "f8"),
         ("start_ms", "f8"),  # of its first transfer
         ("end_ms", "f8"),  # when it has arrived
         ("sent", "i8"),  # tokens that need not be sent any more
         ("open", "i8"),  # transfers that have not ended
         ("ready", "i8"),  # 1: the stage before is done with it
-        ("asked", "i8"),
-        ("granted", "i8"),
         ("owed", "i8"),  # 1: the engine would have given its memory back, but for the transfer
         ("staged_head", "i8"),  # transfers that wait for the grant
         ("staged_tail", "i8"),

@@ -59,7 +59,7 @@ def write_leg(state: State, request: Any, i: int, leg: int) -> None:
 def write_hand(state: State, request: Any, row: int, hop: int) -> None:
     """A hand-off that has not begun."""
     hand = state.hands[row]
-    hand.granted_ms = hand.start_ms = hand.end_ms = -1.0
+    hand.asked_ms = hand.granted_ms = hand.start_ms = hand.end_ms = -1.0
     hand.sent = min(request.prefix, request.isl - 1) if state.hops[hop].missing else 0
-    hand.open, hand.ready, hand.asked, hand.granted, hand.owed, hand.left = 0, 0, 0, 0, 0, 0
+    hand.open, hand.ready, hand.owed, hand.left = 0, 0, 0, 0
     hand.staged_head = hand.staged_tail = NOBODY
