@@ -13,7 +13,7 @@ from passcal.evaluate import evaluate, evaluate_closed_loop, evaluate_open_loop,
 from passcal.report import Report
 from passcal.screening.screen import screen
 from passcal.sources.prefix import PrefixOracle
-from passcal.spec.deployment import Aggregated, Disaggregated, Link
+from passcal.spec.deployment import Aggregated, Disaggregated, Encoder, Link
 from passcal.spec.engine import (
     AttentionDpBalance,
     EngineSpec,
@@ -44,6 +44,7 @@ __all__ = [
     "Distribution",
     "Diverged",
     "Drained",
+    "Encoder",
     "EngineSpec",
     "Floor",
     "HostLoop",

@@ -29,6 +29,7 @@ from passcal.fitting import Fitting, Lengths
 from passcal.fitting_sessions import fit_sessions, session_lengths
 from passcal.fitting_stages import (
     Timings,
+    encoder_ms,
     engine_tables,
     hop_tables,
     pools,
@@ -74,6 +75,7 @@ def assemble(workload: Workload, deployment: Deployment, timing: Timings, *, ide
     )
     capacity = min(lengths.limit, max(1024, 4 * lengths.alive + seats)) if closed else lengths.limit
     world = world_row(workload, lengths.limit)
+    world["encoder_ms"] = encoder_ms(deployment)
     world["stages"], world["most_drafts"] = legs, max(int(pool.fit.rank["drafts"][0]) for pool in stages)
     requests, sequences = table(np.zeros(capacity, REQUEST)), np.zeros(capacity * legs, SEQUENCE)
     many = table(np.zeros(capacity * legs, REQUEST)) if legs > 1 else requests
@@ -134,6 +136,7 @@ def dealt_shapes(lengths: Lengths, fit: Fitting) -> Any:
     dealt = np.zeros(len(lengths.isl), SHAPES)
     dealt["isl"], dealt["prefix"], dealt["osl"], dealt["most"] = lengths.isl, lengths.prefix, fit.osl, fit.most
     dealt["group"], dealt["shared"], dealt["pinned"] = lengths.group, lengths.shared, lengths.pinned
+    dealt["vision"] = lengths.vision
     return dealt
 
 
@@ -155,10 +158,11 @@ def world_row(workload: Workload, limit: int) -> Any:
 def fill_replay(workload: Replay, lengths: Lengths, fit: Fitting, tables: dict[str, Any]) -> None:
     """All requests of a replay stand in the inbox from the start, by visibility."""
     rows, requests, sequences, world = workload.rows, tables["requests"], tables["sequences"], tables["world"][0]
-    for name in ("dispatch_ms", "isl", "prefix", "group", "shared", "pinned"):
+    for name in ("dispatch_ms", "isl", "prefix", "group", "shared", "pinned", "vision"):
         requests[name] = rows[name]
     requests["osl"], requests["most"] = fit.osl, fit.most
     requests["visible_ms"] = rows["dispatch_ms"] + world["turnaround_ms"] + rows["isl"] * world["ingest_ms"]
+    requests["visible_ms"] += np.where(requests["vision"] > 0, world["encoder_ms"], 0.0)
     for name in ("admitted_ms", "first_ms", "done_ms"):
         requests[name] = -1.0
     sequences["slot"] = NOBODY
@@ -181,6 +185,11 @@ def fill_legs(tables: dict[str, Any], legs: int) -> None:
         own["pinned"] = NOBODY
         if leg < legs - 1:
             own["osl"] = own["most"] = 1
+            if hops["fresh"][leg]:
+                own["isl"], own["prefix"], own["group"], own["shared"] = requests["vision"], 0, NOBODY, 0
+            continue
+        if hops["fresh"][leg - 1]:
+            own["pinned"] = requests["pinned"]
             continue
         own["prefix"] = 0
         s["generated"] = hops["first_token"][leg - 1] != FIRST_DECODE_PASS

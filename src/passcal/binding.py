@@ -58,7 +58,7 @@ def binding(part: Measured, used: Usage, timing: TimingModel, closed: bool) -> B
     if thrash((part,), (used,)):
         again = used.recomputed / (used.prefill_tokens or 1.0)
         return Binding("kv", f"sequences are evicted and computed again: {again:.0%} of prompt tokens")
-    total = part.window.length_ms * len(part.state.ranks)
+    total = part.window.length_ms * int(part.state.stages["ranks"][-1])
     held_ms, limit = max((used.kv_ms, "kv"), (used.seats_ms, "seats"), (used.budget_ms, "budget"))
     if held_ms > OFTEN * total:
         return Binding(limit, f"{limit} keep requests waiting {held_ms / total:.0%} of the time")

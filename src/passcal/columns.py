@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from passcal import samples
-from passcal.splits import HAND_OFF, hand_off_times
+from passcal.splits import HAND_OFF, apart, hand_off_times
 from passcal.tokens import pass_table
 from passcal.window import Measured
 
@@ -127,7 +127,7 @@ def request_frame(parts: tuple[Measured, ...]) -> pd.DataFrame:
             columns["worker"] = table["engine"] // stage["width"]
         if stage["width"] > 1:
             columns["rank"] = table["engine"] % stage["width"]
-        if len(part.state.stages) > 1:
+        if apart(part):
             columns |= hand_off_columns(part)
         frames.append(pd.DataFrame(columns))
     return joined(frames)

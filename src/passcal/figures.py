@@ -16,8 +16,6 @@ from passcal.window import Measured, WindowInfo
 
 __all__ = ["Figures"]
 
-STAGES = {1: ("all",), 2: ("prefill", "decode"), 3: ("encoder", "prefill", "decode")}
-
 
 class Figures:
     """Distributions are in milliseconds; a sample is what `window` says. `parts` holds one `Measured` for each phase, which count equally;
@@ -41,7 +39,12 @@ class Figures:
     @property
     def stages(self) -> tuple[str, ...]:
         """The stages that requests pass, in order."""
-        return STAGES[len(self.parts[0].state.stages)]
+        state = self.parts[0].state
+        if len(state.stages) == 1:
+            return ("engine",)
+        return (
+            ("encoder", "engine") if state.hops["fresh"][-1] else ("encoder", "prefill", "decode")[-len(state.stages) :]
+        )
 
     # ---- latencies
 
@@ -96,7 +99,7 @@ class Figures:
         """Of the requests that went from prefill to decode: `hold` (from the end of prefill to the transfer), `transfer`, and `attach` (until a decode
         pass carries it), wherever the first token is shown; empty where nothing is handed over.
         """
-        if len(self.stages) == 1:
+        if "decode" not in self.stages:
             return {}
         found = [splits.hand_off(part) for part in self.parts]
         return {name: Distribution.mix([Distribution(parts[name]) for parts in found]) for name in splits.HAND_OFF}
@@ -171,9 +174,9 @@ class Figures:
     def binding(self) -> Binding:
         """Which limit binds, and why: the first to lift for more throughput."""
         part, usages = self.parts[0], self.usages[0]
-        if len(usages) > 1 and not thrash((part,), (together(usages),)):
+        if "decode" in self.stages and not thrash((part,), (together(usages),)):
             return binding_apart(part, usages, self.timings, self.closed)
-        return binding(part, together(usages), self.timings[0], self.closed)
+        return binding(part, usages[-1], self.timings[-1], self.closed)
 
     # ---- memory
 

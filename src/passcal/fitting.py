@@ -20,6 +20,7 @@ class Lengths:
         group, shared: prefix group (-1: none) and how many leading tokens its requests share.
         pinned: the rank of its worker that it asks for (-1: any).
         most: outputs that the engine reckons with, at least osl.
+        vision: of the isl tokens, how many an encoder makes.
         limit: requests sent in all.
         alive: requests that may live at a time.
     """
@@ -31,13 +32,14 @@ class Lengths:
     shared: Any
     pinned: Any
     most: Any
+    vision: Any
     limit: int
     alive: int
 
     @classmethod
     def of(cls, rows: Any, limit: int, alive: int) -> "Lengths":
         """From a structured array whose fields have these names."""
-        names = ("isl", "prefix", "osl", "group", "shared", "pinned", "most")
+        names = ("isl", "prefix", "osl", "group", "shared", "pinned", "most", "vision")
         return cls(*(rows[name].astype(np.int64) for name in names), limit, alive)  # type: ignore[call-arg]
 
 

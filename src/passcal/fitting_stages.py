@@ -41,7 +41,7 @@ from passcal.fitting_sglang import fit_sglang
 from passcal.fitting_trtllm import fit_trtllm
 from passcal.fitting_vllm import fit_vllm
 from passcal.machine import priced
-from passcal.spec.deployment import Aggregated, Deployment, Disaggregated
+from passcal.spec.deployment import Aggregated, Deployment, Disaggregated, Link
 from passcal.spec.engine import EngineSpec, Sglang, Trtllm, Vllm
 from passcal.timing.base import ASK, FORM, KernelTiming, TimingModel
 
@@ -98,16 +98,48 @@ def pools(deployment: Deployment, timing: Timings, lengths: Lengths, identities:
         SpecError: lengths that an engine can never run, or a stage without a timing model.
     """
     models = timings_of(deployment, timing)
+    found = encoder_pool(deployment, lengths, models[0])
     if isinstance(deployment, Aggregated):
+        if found:
+            check_alone("engine", deployment.engine)
         fit = FITTINGS[type(deployment.engine)](deployment.engine, lengths, identities)
-        return (Pool(fit, deployment.replicas, deployment.routing, models[0]),)
+        return (*found, Pool(fit, deployment.replicas, deployment.routing, models[-1]))
     check_apart(deployment, lengths)
     prefill = fit_prefill(deployment, lengths, identities)
     decode = fit_decode(deployment, lengths, identities)
     return (
-        Pool(prefill, deployment.prefill_workers, deployment.routing, models[0]),
-        Pool(decode, deployment.decode_workers, deployment.routing, models[1]),
+        *found,
+        Pool(prefill, deployment.prefill_workers, deployment.routing, models[-2]),
+        Pool(decode, deployment.decode_workers, deployment.routing, models[-1]),
     )
+
+
+def encoder_pool(deployment: Deployment, lengths: Lengths, timing: TimingModel) -> tuple[Pool, ...]:
+    """The stage in front, to which a request's vision tokens are a prompt with one output; none where there is no such engine.
+
+    Raises:
+        SpecError: an encoder without anything to do.
+    """
+    encoder = deployment.encoder
+    if encoder is None:
+        return ()
+    seen = lengths.vision > 0
+    if not seen.any():
+        raise SpecError("encoder: no request has vision_tokens, so it would do nothing; give some, or leave it out")
+    if encoder.engine is None:
+        return ()
+    check_alone("encoder.engine", encoder.engine)
+    images = only(lengths, seen)
+    once, nobody = np.ones_like(images.osl), np.full_like(images.group, NOBODY)
+    images = replace(images, isl=images.vision, osl=once, most=once, group=nobody, shared=nobody * 0, pinned=nobody)
+    fit = FITTINGS[type(encoder.engine)](encoder.engine, images, False)
+    return (Pool(fit, encoder.workers, encoder.routing, timing),)
+
+
+def encoder_ms(deployment: Deployment) -> float:
+    """What an encoder adds of which nothing but a time is known."""
+    encoder = deployment.encoder
+    return encoder.latency_ms if encoder is not None and encoder.latency_ms is not None else 0.0
 
 
 def timings_of(deployment: Deployment, timing: Timings) -> tuple[TimingModel, ...]:
@@ -116,7 +148,10 @@ def timings_of(deployment: Deployment, timing: Timings) -> tuple[TimingModel, ..
     Raises:
         SpecError: a stage without one, a name that is no stage, or something that prices no pass.
     """
-    names = ("prefill", "decode") if isinstance(deployment, Disaggregated) else ("all",)
+    apart = isinstance(deployment, Disaggregated)
+    names: tuple[str, ...] = ("prefill", "decode") if apart else ("engine",)
+    if deployment.encoder is not None and deployment.encoder.engine is not None:
+        names = ("encoder", *names)
     given = timing if isinstance(timing, Mapping) else dict.fromkeys(names, timing)
     if set(given) != set(names):
         wanted = "one model" if len(names) == 1 else f"one model, or a mapping of {', '.join(names)}"
@@ -132,10 +167,7 @@ def timings_of(deployment: Deployment, timing: Timings) -> tuple[TimingModel, ..
 def check_apart(deployment: Disaggregated, lengths: Lengths) -> None:
     """Refuse what is not modelled with prefill and decode apart."""
     for side in ("prefill", "decode"):
-        engine: EngineSpec = getattr(deployment, side)
-        for option, neutral in ALONE.items():
-            if getattr(engine, option, neutral) != neutral:
-                raise Unsupported(f"{side}.{option}: is not modelled with prefill and decode apart; leave it unset")
+        check_alone(side, getattr(deployment, side))
     if (lengths.pinned >= 0).any():
         raise Unsupported("data_parallel_rank: is not modelled with prefill and decode apart; leave it out")
     decode = deployment.decode
@@ -147,6 +179,13 @@ def check_apart(deployment: Disaggregated, lengths: Lengths) -> None:
         )
     if isinstance(decode, Trtllm) and decode.capacity_policy == "STATIC_BATCH":
         raise Unsupported("decode.capacity_policy='STATIC_BATCH': is not modelled apart; choose another policy")
+
+
+def check_alone(name: str, engine: EngineSpec) -> None:
+    """Refuse options that are modelled for an engine that stands alone only."""
+    for option, neutral in ALONE.items():
+        if getattr(engine, option, neutral) != neutral:
+            raise Unsupported(f"{name}.{option}: is not modelled among several stages; leave it unset")
 
 
 def fit_prefill(deployment: Disaggregated, lengths: Lengths, identities: bool) -> Fitting:
@@ -181,7 +220,7 @@ def fit_decode(deployment: Disaggregated, lengths: Lengths, identities: bool) ->
 
 def only(lengths: Lengths, kept: Any) -> Lengths:
     """These requests, without what is cached for them elsewhere."""
-    names = ("isl", "osl", "group", "shared", "pinned", "most")
+    names = ("isl", "osl", "group", "shared", "pinned", "most", "vision")
     few = {name: getattr(lengths, name)[kept] for name in names}
     return replace(lengths, **few, prefix=np.zeros_like(few["isl"]))
 
@@ -217,33 +256,50 @@ def stage_rows(stages: tuple[Pool, ...]) -> Any:
 
 def hop_tables(deployment: Deployment, stages: tuple[Pool, ...], capacity: int) -> dict[str, Any]:
     """The hops, their fabrics, and a hand-off a request and hop; one empty row of each where there is one stage."""
-    if isinstance(deployment, Aggregated):
-        names: dict[str, Any] = {"hops": HOP, "hands": HAND, "pairs": PAIR, "ends": END, "transfers": TRANSFER}
-        return {name: table(np.zeros(1, dtype)) for name, dtype in names.items()} | {
-            "leaving": np.zeros((1, 2), np.int64)
-        }
-    hops, link = np.zeros(1, HOP), deployment.link
-    hop = hops[0]
-    hop["early"], hop["reserve"] = isinstance(deployment.decode, Sglang), deployment.num_reserved_decode_tokens
-    hop["hold"], hop["first_token"] = HOLDS[deployment.hold], FIRST_TOKENS[deployment.first_token]
-    hop["capacity"], hop["next_ms"] = NEVER, NEVER
-    hop["latent_head"] = hop["latent_tail"] = NOBODY
-    if link is not None:
-        hop["each_chunk"], hop["missing"] = link.transfer_start == "each_chunk", link.transfer == "missing"
-        hop["bytes"], hop["latency_ms"] = link.kv_bytes_per_token, link.latency_ms
-        hop["capacity"], hop["most"] = link.gb_per_s * 1e6 * link.efficiency, link.max_transfers_per_worker or 0
-    hop["sources"], hop["sinks"] = stages[0].workers, stages[1].workers
-    ends, pairs = np.zeros(hop["sources"] + hop["sinks"], END), np.zeros(hop["sources"] * hop["sinks"], PAIR)
-    ends["head"] = ends["tail"] = pairs["top"] = NOBODY
+    names: dict[str, Any] = {"hops": HOP, "hands": HAND, "pairs": PAIR, "ends": END, "transfers": TRANSFER}
+    if len(stages) == 1:
+        none = {name: table(np.zeros(1, dtype)) for name, dtype in names.items()}
+        return none | {"leaving": np.zeros((1, 2), np.int64)}
+    hops = hop_rows(deployment)
+    workers = np.array([pool.workers for pool in stages])
+    hops["sources"], hops["sinks"] = workers[:-1], workers[1:]
+    pairs, ends = hops["sources"] * hops["sinks"], hops["sources"] + hops["sinks"]
+    hops["first_pair"], hops["first_end"] = np.cumsum(pairs) - pairs, np.cumsum(ends) - ends
+    hops["next_ms"], hops["latent_head"], hops["latent_tail"] = NEVER, NOBODY, NOBODY
     leaving = 64 + sum(2 * pool.ranks * pool.fit.seats for pool in stages)
-    return {
-        "hops": table(hops),
-        "hands": table(np.zeros(capacity, HAND)),
-        "pairs": table(pairs),
-        "ends": table(ends),
-        "transfers": table(np.zeros(1024 + 2 * leaving, TRANSFER)),
-        "leaving": np.zeros((leaving, 2), np.int64),
-    }
+    sizes = (len(hops), capacity * len(hops), int(pairs.sum()), int(ends.sum()), 1024 + 2 * leaving)
+    tables = {name: np.zeros(size, dtype) for (name, dtype), size in zip(names.items(), sizes, strict=True)}
+    tables["hops"][:] = hops
+    for name, lists in (("pairs", ("top",)), ("ends", ("head", "tail"))):
+        for field in lists:
+            tables[name][field] = NOBODY
+    return {name: table(rows) for name, rows in tables.items()} | {"leaving": np.zeros((leaving, 2), np.int64)}
+
+
+def hop_rows(deployment: Deployment) -> Any:
+    """HOP[hops]: an encoder's output goes over as a prompt to be computed, a prompt with its KV."""
+    encoder, rows = deployment.encoder, []
+    if encoder is not None and encoder.engine is not None:
+        row = hop_row(encoder.link)
+        row["fresh"], row["first_token"] = 1, FIRST_DECODE_PASS  # nothing is shown before
+        rows.append(row)
+    if isinstance(deployment, Disaggregated):
+        row = hop_row(deployment.link)
+        row["early"], row["reserve"] = isinstance(deployment.decode, Sglang), deployment.num_reserved_decode_tokens
+        row["hold"], row["first_token"] = HOLDS[deployment.hold], FIRST_TOKENS[deployment.first_token]
+        rows.append(row)
+    return np.concatenate(rows)
+
+
+def hop_row(link: Link | None) -> Any:
+    """HOP[1] of a link; without one everything is there at once."""
+    row = np.zeros(1, HOP)
+    row["capacity"] = NEVER
+    if link is not None:
+        row["each_chunk"], row["missing"] = link.transfer_start == "each_chunk", link.transfer == "missing"
+        row["bytes"], row["latency_ms"] = link.kv_bytes_per_token, link.latency_ms
+        row["capacity"], row["most"] = link.gb_per_s * 1e6 * link.efficiency, link.max_transfers_per_worker or 0
+    return row
 
 
 def engine_tables(stages: tuple[Pool, ...], groups: int) -> dict[str, Any]:

@@ -26,6 +26,9 @@ def enter(state: State, i: int, now: float) -> None:
     """Leg i comes to its stage: to a scheduler at once, or when the stage behind has memory for it (D6)."""
     world = state.world[0]
     at = i % world.stages
+    if at < world.stages - 1 and state.hops[at].fresh and state.legs[i].isl == 0:  # nothing to encode
+        forget(state, i)
+        at, i = at + 1, i + 1
     k = choose(state, state.stages[at], i)
     if at < world.stages - 1 and state.hops[at].early and goes_on(state, i):
         ask(state, i, now)
@@ -207,11 +210,13 @@ def complete(state: State, i: int, now: float) -> None:
     """Leg i was its request's last: the request is done, and what its legs saw is written down."""
     world = state.world[0]
     r, prefill = i // world.stages, i - i % world.stages + world.stages - 2
-    request, legs = state.requests[r], state.legs
+    request, legs, first = state.requests[r], state.legs, r * world.stages
+    if legs[first].admitted_ms < 0.0:  # it had nothing to encode
+        first += 1
     request.done_ms = now
-    request.engine, request.admitted_ms = legs[r * world.stages].engine, legs[r * world.stages].admitted_ms
-    request.cached, request.preemptions = legs[prefill].cached, 0
-    for j in range(r * world.stages, i + 1):
+    request.engine, request.admitted_ms = legs[first].engine, legs[first].admitted_ms
+    request.cached, request.preemptions = legs[prefill + state.hops[world.stages - 2].fresh].cached, 0
+    for j in range(first, i + 1):
         request.preemptions += legs[j].preemptions
     where = state.hops[world.stages - 2].first_token
     if where == FIRST_PREFILL:

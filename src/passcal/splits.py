@@ -7,10 +7,15 @@ import numpy as np
 from passcal.core.tandem_tables import FIRST_DECODE_PASS, FIRST_PREFILL
 from passcal.window import Measured
 
-__all__ = ["HAND_OFF", "SPLIT", "hand_off", "hand_off_times", "staging_stalls", "staging_wait", "ttft_split"]
+__all__ = ["HAND_OFF", "SPLIT", "apart", "hand_off", "hand_off_times", "staging_stalls", "staging_wait", "ttft_split"]
 
 SPLIT = ("plane", "queue", "encode", "prefill", "hold", "transfer", "attach", "first_pass")
 HAND_OFF = ("hold", "transfer", "attach")
+
+
+def apart(part: Measured) -> bool:
+    """Whether prompts move with their KV."""
+    return len(part.state.stages) > 1 and not part.state.hops["fresh"][-1]
 
 
 def hand_off_times(part: Measured) -> dict[str, Any]:
@@ -53,8 +58,9 @@ def ttft_split(part: Measured) -> dict[str, Any]:
     parts = {name: np.zeros(len(table)) for name in SPLIT}
     parts["plane"] = table["visible_ms"] - table["dispatch_ms"]
     parts["queue"] = table["admitted_ms"] - table["visible_ms"]
-    if stages == 1:
-        parts["prefill"] = table["first_ms"] - table["admitted_ms"]
+    if not apart(part):
+        begun = state.legs["admitted_ms"][np.arange(part.rows.start, part.rows.stop) * stages + stages - 1]
+        parts["encode"], parts["prefill"] = begun - table["admitted_ms"], table["first_ms"] - begun
         return parts
     times = hand_off_times(part)
     parts["prefill"] = times["prefill_done_ms"] - table["admitted_ms"]
@@ -82,6 +88,6 @@ def staging_wait(part: Measured) -> Any:
 
 def staging_stalls(part: Measured) -> int:
     """Hand-offs of the window that had to wait for memory."""
-    if part.state.world["stages"][0] == 1:
+    if not apart(part):
         return 0
     return int((staging_wait(part) > 0.0).sum())

@@ -51,6 +51,7 @@ REQUEST = np.dtype(
         ("cached", "i4"),  # prefix hit at first admission
         ("engine", "i4"),  # the rank it was routed to
         ("pinned", "i4"),  # the rank of its worker that it asks for; -1: any
+        ("vision", "i4"),  # tokens of its prompt that an encoder makes
         (
             "most",
             "i4",
@@ -115,6 +116,7 @@ SHAPES = np.dtype(
         ("shared", "i4"),
         ("pinned", "i4"),
         ("most", "i4"),
+        ("vision", "i4"),
     ]
 )
 
@@ -234,6 +236,7 @@ WORLD = np.dtype(
         ("now", "f8"),
         ("turnaround_ms", "f8"),
         ("ingest_ms", "f8"),  # a token
+        ("encoder_ms", "f8"),  # of a request with vision tokens, where that is all that is known of its encoder
         ("stagger_ms", "f8"),
         ("answer_ms", "f8"),
         ("closed", "i8"),  # 1: a client sends its next request when the last one is done

@@ -110,7 +110,7 @@ def single_shape(workload: Workload) -> tuple[dict[str, Any], float]:
         raise Unsupported(
             "screen: the workload must be an endless closed loop without stagger, or Poisson arrivals, of one shape; use pc.evaluate for others"
         )
-    isl, prefix, osl, group, _, pinned, most = shapes[0]
+    isl, prefix, osl, group, _, pinned, most, _ = shapes[0]
     if group >= 0 or pinned >= 0 or most != osl:
         raise Unsupported(
             "screen: prefix groups, pinned ranks and max_tokens other than osl are not in the closed form; use pc.evaluate"

@@ -16,10 +16,12 @@ def ask(state: State, i: int, row: int, dispatch: float) -> None:
     world, request, shape = state.world[0], state.requests[i], state.shapes[row]
     request.dispatch_ms = dispatch
     request.visible_ms = dispatch + world.turnaround_ms + shape.isl * world.ingest_ms
+    if shape.vision > 0:
+        request.visible_ms += world.encoder_ms
     request.admitted_ms = request.first_ms = request.done_ms = -1.0
     request.isl, request.prefix, request.osl, request.most = shape.isl, shape.prefix, shape.osl, shape.most
     request.group, request.shared, request.pinned = shape.group, shape.shared, shape.pinned
-    request.preemptions, request.cached = 0, 0
+    request.preemptions, request.cached, request.vision = 0, 0, shape.vision
     begin(state.sequences[i * world.stages])
     if world.stages > 1:
         for leg in range(world.stages):
@@ -38,7 +40,9 @@ def begin(s: Any) -> None:
 
 @jit
 def write_leg(state: State, request: Any, i: int, leg: int) -> None:
-    """What request i is at a stage: one output each, and the whole output at the last one, where its KV comes with it (D1)."""
+    """What request i is at a stage: vision tokens for an encoder, a prompt with one output, and the whole output at the last one, where its KV may
+    come with it (D1).
+    """
     world = state.world[0]
     row = i * world.stages + leg
     own, s = state.legs[row], state.sequences[row]
@@ -46,10 +50,14 @@ def write_leg(state: State, request: Any, i: int, leg: int) -> None:
     own.admitted_ms = own.first_ms = own.done_ms = -1.0
     own.isl, own.prefix, own.osl, own.most = request.isl, request.prefix, 1, 1
     own.group, own.shared, own.pinned = request.group, request.shared, NOBODY
-    own.preemptions, own.cached = 0, 0
+    own.preemptions, own.cached, own.vision = 0, 0, request.vision
     begin(s)
     s.held, s.registered, s.known = 0, 0, 0
-    if leg == world.stages - 1:
+    if leg < world.stages - 1 and state.hops[leg].fresh:
+        own.isl, own.prefix, own.group, own.shared = request.vision, 0, NOBODY, 0
+    elif leg == world.stages - 1 and state.hops[leg - 1].fresh:
+        own.osl, own.most, own.pinned = request.osl, request.most, request.pinned
+    elif leg == world.stages - 1:
         outputs = 0 if state.hops[leg - 1].first_token == FIRST_DECODE_PASS else 1
         own.osl, own.most, own.prefix = request.osl, request.most, 0
         s.generated, s.computed = outputs, request.isl - 1 + outputs
@@ -60,6 +68,6 @@ def write_hand(state: State, request: Any, row: int, hop: int) -> None:
     """A hand-off that has not begun."""
     hand = state.hands[row]
     hand.asked_ms = hand.granted_ms = hand.start_ms = hand.end_ms = -1.0
-    hand.sent = min(request.prefix, request.isl - 1) if state.hops[hop].missing else 0
+    hand.sent = min(request.prefix, request.isl - 1) if state.hops[hop].missing else 0  # of vision tokens none is
     hand.open, hand.ready, hand.owed, hand.left = 0, 0, 0, 0
     hand.staged_head = hand.staged_tail = NOBODY

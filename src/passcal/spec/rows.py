@@ -21,10 +21,11 @@ __all__ = [
 ]
 
 MOST = 2**31 - 1
-ASKED = ("isl", "prefix", "osl", "group", "shared", "pinned", "most")  # what a request asks for, as stored
-SHAPE_KEYS = ("isl", "prefix", "osl", "prefix_group", "prefix_len", "data_parallel_rank", "max_tokens")
+ASKED = ("isl", "prefix", "osl", "group", "shared", "pinned", "most", "vision")  # what a request asks for, as stored
+SHAPE_KEYS = ("isl", "prefix", "osl", "prefix_group", "prefix_len", "data_parallel_rank", "max_tokens", "vision_tokens")
+ZERO = ("prefix", "prefix_len", "vision_tokens")  # what is none where it is not given
 REPLAY_COLUMNS = ("dispatch_ms", *SHAPE_KEYS)
-Rows = tuple[tuple[int, int, int, int, int, int, int], ...]  # as ASKED
+Rows = tuple[tuple[int, int, int, int, int, int, int, int], ...]  # as ASKED
 
 
 def check_lengths(isl: Any, prefix: Any, osl: Any, where: str) -> None:
@@ -83,12 +84,12 @@ def shape_row(row: Any, at: int) -> tuple[Any, ...]:
                     :199
                 ]
             )
-        return tuple(row.get(name, 0 if name in ("prefix", "prefix_len") else None) for name in SHAPE_KEYS)
+        return tuple(row.get(name, 0 if name in ZERO else None) for name in SHAPE_KEYS)
     row = tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
     if len(row) == 2:
-        return row[0], 0, row[1], None, 0, None, None
+        return row[0], 0, row[1], None, 0, None, None, 0
     if len(row) == 3:
-        return row[0], row[1], row[2], None, 0, None, None
+        return row[0], row[1], row[2], None, 0, None, None, 0
     if len(row) == len(ASKED):  # as stored
         return row[0], row[1], row[2], None if row[3] == -1 else row[3], *row[4:]
     raise SpecError(f"shapes row {at}: {row!r}: must be (isl, osl) or (isl, prefix, osl); correct this row"[:199])
@@ -139,7 +140,8 @@ def asked_columns(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     pinned = pinned_ranks(given.get("data_parallel_rank"), count, where)
     check_lengths(isl, prefix, osl, where)
     most = outputs_reckoned_with(given.get("max_tokens"), osl, where)
-    return dict(zip(ASKED, (isl, prefix, osl, group, shared, pinned, most), strict=True))
+    vision = vision_tokens(given.get("vision_tokens"), isl, where)
+    return dict(zip(ASKED, (isl, prefix, osl, group, shared, pinned, most, vision), strict=True))
 
 
 def prefix_groups(groups: Any, lengths: Any, count: int, where: str) -> tuple[Any, Any]:
@@ -183,6 +185,20 @@ def outputs_reckoned_with(most: Any, osl: Any, where: str) -> Any:
         at = int(np.argmax(column < osl))
         raise SpecError(f"{where}{at}: max_tokens={column[at]}: must be at least osl={osl[at]}; correct this row")
     return column
+
+
+def vision_tokens(given: Any, isl: Any, where: str) -> Any:
+    """How many of its prompt tokens an encoder makes for each request."""
+    if given is None:
+        return np.zeros(len(isl), np.int64)
+    vision = whole_column(given, "vision_tokens", where)
+    broken = (vision < 0) | (vision > isl)
+    if broken.any():
+        at = int(np.argmax(broken))
+        raise SpecError(
+            f"{where}{at}: vision_tokens={vision[at]} with isl={int(isl[at])}: must not be negative, nor above isl, which counts them; correct this row"
+        )
+    return vision
 
 
 def columns_of_rows(rows: Iterable[Any]) -> dict[str, Any]:

@@ -42,8 +42,9 @@ class Turn(Spec):
         prefix_len: how many.
         data_parallel_rank: the rank of its worker that it is pinned to.
         max_tokens: outputs that the engine reckons with; above osl a stop token ends the request, which no plan foresees.
+        vision_tokens: of the prompt's tokens, how many an encoder makes.
         calls: rows (isl, osl) or (isl, prefix, osl), or mappings with `isl`, `osl` and optionally `prefix`, `prefix_group`, `prefix_len`,
-            `data_parallel_rank`, `max_tokens`: concurrent requests dispatched together with the turn's own, as an agent does. A turn is
+            `data_parallel_rank`, `max_tokens`, `vision_tokens`: concurrent requests dispatched together with the turn's own, as an agent does. A turn is
             done when its own request and all of its calls are.
     """
 
@@ -55,6 +56,7 @@ class Turn(Spec):
     prefix_len: Tokens = 0
     data_parallel_rank: Tokens | None = None
     max_tokens: Count | None = None
+    vision_tokens: Tokens = 0
     calls: Calls = ()
 
     def __init__(self, isl: Any = None, osl: Any = None, **values: Any) -> None:

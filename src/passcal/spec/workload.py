@@ -53,7 +53,7 @@ class Workload(Spec):
             concurrency: clients.
             prefix: prompt tokens that are cached already, below isl.
             shapes: instead of isl and osl: rows (isl, osl) or (isl, prefix, osl), or mappings with `isl`, `osl` and optionally `prefix`,
-                `prefix_group`, `prefix_len`, `data_parallel_rank`, `max_tokens` (see `replay`), dealt in dispatch order and repeated when
+                `prefix_group`, `prefix_len`, `data_parallel_rank`, `max_tokens`, `vision_tokens` (see `replay`), dealt in dispatch order and repeated when
                 they run out; or `Lengths.joint(rows)`.
             correlation: of isl and osl, where both follow a law.
             requests: how many are sent in all; None: clients go on for ever and the steady state is asked for.
