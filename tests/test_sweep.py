@@ -8,6 +8,7 @@ import pytest
 
 import passcal as pc
 from passcal.bounding import bounds_of
+from passcal.bounds import Bounds, keeps_for_sure
 from passcal.columns import COLUMNS
 from passcal.meets import keeps
 from passcal.points import read_points
@@ -105,6 +106,24 @@ def test_no_evaluation_betters_a_bound():
         more = frame["osl"] > 1
         assert (found["itl_p99"] <= bounds.longest_gap_ms)[more].all()
         assert (found["tpot_p50"] >= bounds.tpot_ms)[more].all() and (found["itl_p50"] >= bounds.gap_ms)[more].all()
+
+
+@pytest.mark.slow
+def test_no_target_is_kept_for_sure_that_is_not_kept():
+    """A limit just below the figure is never said to be kept; one far above is, for most candidates."""
+    frame = candidates(150, 11, turnaround_ms=(0.0, 0.0, 60.0))
+    columns = {name: [None if v != v else v for v in frame[name].tolist()] for name in frame}
+    bounds = bounds_of(frame, read_points(columns, None, TIMING), None)
+    found = pc.sweep(frame, None, TIMING, top=None).sort_index()
+    for metric in ("ttft", "queue", "e2e", "tpot", "itl"):
+        for name, level in {"mean": "mean", "p50": 0.5, "p99": 0.99, "p999": 0.999}.items():
+            figures = found.get(f"{metric}_{name}", found.get(f"{metric}_steady_{name}"))
+            if figures is None:
+                continue
+            for row, figure in figures.items():
+                one = Bounds._make(known[row : row + 1] for known in bounds)
+                assert not figure > 0 or not keeps_for_sure(pc.Sla(metric, level, figure * (1 - 1e-6)), one)
+            assert keeps_for_sure(pc.Sla(metric, level, 1e5), bounds).mean() > 0.5
 
 
 def test_rows_are_what_evaluate_answers():

@@ -143,12 +143,15 @@ def breaks(target: Target, bounds: Bounds) -> Any:
 
 
 def keeps_for_sure(target: Target, bounds: Bounds) -> Any:
-    """Where a target is kept for sure: those on quantiles of TTFT up to the p99."""
-    if (
-        isinstance(target, Floor)
-        or target.metric != "ttft"
-        or target.quantile == "mean"
-        or float(target.quantile) > 0.99
-    ):
+    """Where a target on a latency is kept for sure."""
+    if isinstance(target, Floor):
         return np.zeros(len(bounds.osl), bool)
-    return bounds.p99_high_ms <= target.limit_ms
+    more = np.maximum(bounds.osl - 1.0, 0.0)
+    gap = np.where(more > 0, bounds.longest_gap_ms, 0.0)
+    first, p99 = bounds.longest_ttft_ms, np.minimum(bounds.longest_ttft_ms, bounds.p99_high_ms)
+    if target.quantile == "mean":
+        ttft = np.where(first < np.inf, 0.99 * p99 + 0.01 * first, np.inf)
+    else:
+        ttft = p99 if float(target.quantile) <= 0.99 else first
+    most = {"ttft": ttft, "queue": ttft, "e2e": first + np.where(more > 0, more * gap, 0.0), "tpot": gap, "itl": gap}
+    return most[target.metric] * (1.0 + ROUNDING) <= target.limit_ms

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from passcal.bounding import nothing_known, verdicts
 from passcal.evaluate import Start, deployed, evaluate, measure
 from passcal.fitting_stages import Timings
 from passcal.loads import LOADS, Unit, clients_at_most, in_unit, rates_up_to
-from passcal.meets import excess, figure, keeps
 from passcal.open_loop import capacity_per_s
 from passcal.report import Report
 from passcal.search import between, largest
@@ -15,8 +15,9 @@ from passcal.spec.deployment import Deployment
 from passcal.spec.engine import EngineSpec
 from passcal.spec.sla import Sla, Target
 from passcal.spec.workload import Workload
-from passcal.stopping import Stop, require_whole
+from passcal.stopping import LimitCycle, Stop, require_whole
 from passcal.targets import targets_of, written
+from passcal.trials import Misled, Point, Trial
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,25 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Capacity", "Point", "capacity"]
 
 CHECKS = {"clients": 64, "rate": 8}  # a rate takes a tenth of a second and more
-
-
-@dataclass(frozen=True)
-class Point:
-    """A load that was evaluated.
-
-    Attributes:
-        load: clients, or requests a second.
-        figures: what each target is about, in their order.
-        violated: the targets that are not kept.
-        throughput_rps: requests completed a second.
-        half_width_ms: half of the 95% confidence interval of TTFT p99; 0 where figures are exact.
-    """
-
-    load: float
-    figures: tuple[float, ...]
-    violated: tuple[Target, ...]
-    throughput_rps: float
-    half_width_ms: float
 
 
 @dataclass(frozen=True)
@@ -57,7 +39,7 @@ class Capacity:
         binds: the target that is violated there; of several a latency, and the one that is violated by the largest factor.
         reason: why nothing is feasible; empty where something is.
         sla: the targets.
-        tried: every load that was evaluated, in that order.
+        tried: every load that was evaluated or screened, in that order.
         notes: what a reader should know, one line each.
     """
 
@@ -72,57 +54,13 @@ class Capacity:
     notes: tuple[str, ...]
 
     def points(self) -> "pd.DataFrame":
-        """One row a load that was evaluated, ascending: load, throughput_rps, a column a target, ttft_p99_half_width_ms, kept (all are), violated."""
+        """One row a load that was tried, ascending: load, throughput_rps, a column a target, ttft_p99_half_width_ms, kept (all are), violated, queueing_tier.
+
+        Where that is `screening`, bounds decided: there are no figures, and `kept` is missing if they tell nothing of the floors.
+        """
         from passcal.columns import point_frame
 
         return point_frame(self.tried, self.sla)
-
-
-class Trial:
-    """Evaluates loads, keeps what the targets are about, and the report of the largest load that keeps them."""
-
-    def __init__(
-        self,
-        run: Callable[[float], Report],
-        loads: Sequence[float],
-        sla: tuple[Target, ...],
-        tell: Callable[[Point], Any],
-    ) -> None:
-        self.run, self.loads, self.sla, self.tell = run, loads, sla, tell
-        self.points: dict[int, Point] = {}
-        self.best: tuple[int, Report] | None = None
-
-    def point(self, level: int) -> Point:
-        """What was found at a level, which is counted from 1."""
-        if level not in self.points:
-            load = self.loads[level - 1]
-            report = self.run(load)
-            figures = tuple(figure(report, target) for target in self.sla)
-            violated = tuple(t for t, value in zip(self.sla, figures, strict=True) if not keeps(value, t))
-            if not violated and (self.best is None or level > self.best[0]):
-                self.best = level, report
-            half = report.window.p99_half_width_ms
-            self.points[level] = Point(load, figures, violated, report.throughput_per_s, half)
-            self.tell(self.points[level])
-        return self.points[level]
-
-    def quick(self, level: int) -> bool:
-        """Whether latencies are kept."""
-        return not any(isinstance(target, Sla) for target in self.point(level).violated)
-
-    def kept(self, level: int) -> bool:
-        """Whether everything is."""
-        return not self.point(level).violated
-
-    def report(self, level: int) -> Report:
-        """At a level that keeps everything."""
-        return self.best[1] if self.best and self.best[0] == level else self.run(self.loads[level - 1])
-
-    def worst(self, level: int) -> tuple[Target, float]:
-        """The target that is broken by the largest factor, a latency before a floor, and its figure."""
-        point = self.point(level)
-        pairs = [pair for pair in zip(self.sla, point.figures, strict=True) if pair[0] in point.violated]
-        return max(pairs, key=lambda pair: (isinstance(pair[0], Sla), excess(pair[1], pair[0])))
 
 
 def capacity(
@@ -160,6 +98,9 @@ def capacity(
     and above the answer are tried as well. The answer is the largest load below the first violation; a larger one that keeps the targets is
     named in the notes. A floor is violated by low loads: it is looked at below the most that keeps the latencies.
 
+    Clients that start in a burst and run to the default stop are screened first: where the closed form's bounds keep or break the latencies for sure, a
+    load is not evaluated, and the search goes the same way. The answer and its neighbour that violates always are.
+
     Raises:
         SpecError: a value out of range, or a workload that is no loop.
         And what `evaluate` raises.
@@ -179,11 +120,24 @@ def capacity(
         sent = asked.model_copy(update={LOADS[unit]: load})
         return evaluate(sent, engines, timing, stop=stop, start=start, phases=phases)
 
-    trial = Trial(run, loads, targets, on_point or (lambda _: None))
-    found = largest(len(loads), trial.quick, climb=unit == "clients", checks=checks)
+    covered = unit == "clients" and stop in (None, LimitCycle()) and start == "burst" and phases == 1
+    screened = verdicts(engines, asked, timing, targets) if covered else nothing_known
+    trial = Trial(run, loads, targets, on_point or (lambda _: None), screened)
+    capped = unit == "clients" or most == loads[-1]
+    try:
+        return searched(trial, unit, checks, capped)
+    except Misled:
+        return searched(trial, unit, checks, capped)
+
+
+def searched(trial: Trial, unit: Unit, checks: int, capped: bool) -> Capacity:
+    """The answer; `capped` says that nothing was asked about above the largest load."""
+    found = largest(len(trial.loads), trial.quick, climb=unit == "clients", checks=checks)
     notes = [] if not found.again else [not_monotone(trial, found.last, found.again)]
-    if found.last == len(loads):
-        notes.append(everything_kept(unit, loads[-1], capped=unit == "clients" or most == loads[-1]))
+    if found.last == len(trial.loads):
+        notes.append(everything_kept(unit, trial.loads[-1], capped))
+    if trial.misled is not None:
+        notes.append(f"bounds of the closed form do not hold at load {trial.misled:.6g}: every load was evaluated")
     return answered(trial, unit, found.last, notes)
 
 
@@ -191,7 +145,7 @@ def answered(trial: Trial, unit: Unit, last: int, notes: list[str]) -> Capacity:
     """The answer, when `last` is the most that keeps the latencies; floors may be kept further down, or nowhere."""
     level = last
     if last and not trial.kept(last):
-        lower = max((k for k in trial.points if k < last and trial.kept(k)), default=0)
+        lower = next((k for k in sorted(trial.points, reverse=True) if k < last and trial.kept(k)), 0)
         level = between(lower, last, trial.kept) if lower else 0
     reason = "" if level else why_nothing(trial, last)
     beyond = level + 1 if level else max(last, 1)

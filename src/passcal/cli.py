@@ -16,9 +16,9 @@ from passcal.cli_options import BAD_INPUT, DONE, FAILED, INTERRUPTED, Json, Quie
 from passcal.terminal import console, tell_if_cold, waiting
 
 if TYPE_CHECKING:
-    from passcal.capacity import Point
     from passcal.config import Asked
     from passcal.report import Report
+    from passcal.trials import Point
 
 __all__ = ["app", "main"]
 
@@ -170,12 +170,12 @@ def capacity(
     sections = load_config(file, settings or ())
     asked = read_config({**sections, "sla": list(sla)} if sla else sections, file.parent)
     tell_if_cold(quiet)
-    done: list[Point] = []
+    done: dict[float, Point] = {}
     try:
         with waiting("searching", quiet) as say:
 
             def tell(point: "Point") -> None:
-                done.append(point)
+                done[point.load] = point
                 say(f"{len(done)} loads tried; {glance(point)}")
 
             found = searched(
@@ -193,7 +193,7 @@ def capacity(
                 on_point=tell,
             )
     except KeyboardInterrupt:
-        deliver_points(done, asked.sla, console(), json, csv)
+        deliver_points([*done.values()], asked.sla, console(), json, csv)
         raise
     deliver_capacity(found, console(), json, csv, quiet)
     if not found.load:

@@ -15,9 +15,9 @@ from passcal.window import Measured
 if TYPE_CHECKING:
     import pandas as pd
 
-    from passcal.capacity import Point
     from passcal.report import Report
     from passcal.spec.sla import Target
+    from passcal.trials import Point
 
 __all__ = [
     "COLUMNS",
@@ -167,13 +167,22 @@ def point_frame(points: Sequence[Point], sla: Sequence[Target]) -> pd.DataFrame:
             "throughput_rps": point.throughput_rps,
             **dict(zip(map(written, sla), point.figures, strict=True)),
             "ttft_p99_half_width_ms": point.half_width_ms,
-            "kept": not point.violated,
+            "kept": point.kept,
             "violated": " ".join(map(written, point.violated)),
+            "queueing_tier": point.queueing_tier,
         }
         for point in sorted(points, key=lambda point: point.load)
     ]
-    names = ["load", "throughput_rps", *map(written, sla), "ttft_p99_half_width_ms", "kept", "violated"]
-    return pd.DataFrame(rows, columns=list(dict.fromkeys(names)))
+    names = [
+        "load",
+        "throughput_rps",
+        *map(written, sla),
+        "ttft_p99_half_width_ms",
+        "kept",
+        "violated",
+        "queueing_tier",
+    ]
+    return pd.DataFrame(rows, columns=list(dict.fromkeys(names))).astype({"kept": "boolean"})
 
 
 def joined(frames: list[pd.DataFrame]) -> pd.DataFrame:

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from passcal.capacity import Capacity, Point
+from passcal.capacity import Capacity
 from passcal.columns import point_frame
 from passcal.render import as_record, as_text, figure, plain, print_report, write_frame
 from passcal.spec.sla import Target
 from passcal.targets import written
+from passcal.trials import EVALUATED, Point
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["deliver_capacity", "deliver_points", "glance"]
 
 UNITS = {"clients": "clients", "rate": "requests/s"}
+KEPT = {True: "yes", False: "no", None: "latencies are"}
 
 
 def glance(point: Point) -> str:
@@ -69,11 +71,13 @@ def print_points(points: Sequence[Point], sla: Sequence[Target], console: "Conso
     from rich.table import Table
 
     names = [written(target) for target in sla]
-    table = Table("load", *names, "kept", title=f"{len(points)} loads tried", title_justify="left", pad_edge=False)
+    asked = sum(point.queueing_tier == EVALUATED for point in points)
+    title = f"{len(points)} loads tried, {asked} of them evaluated"
+    table = Table("load", *names, "kept", title=title, title_justify="left", pad_edge=False)
     for column in table.columns[:-1]:
         column.justify = "right"
     for point in sorted(points, key=lambda point: point.load):
-        table.add_row(f"{point.load:.6g}", *map(figure, point.figures), "no" if point.violated else "yes")
+        table.add_row(f"{point.load:.6g}", *map(figure, point.figures), KEPT[point.kept])
     console.print(table)
 
 
@@ -100,6 +104,7 @@ def answer(found: Capacity) -> dict[str, Any]:
 def records(points: Sequence[Point], sla: Sequence[Target]) -> list[dict[str, Any]]:
     """The loads tried, ascending."""
     columns: dict[Any, Any] = point_frame(points, sla).to_dict("list")
+    columns["kept"] = [point.kept for point in sorted(points, key=lambda point: point.load)]
     return [dict(zip(columns, map(plain, row), strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

@@ -117,8 +117,8 @@ def stopped(monkeypatch):
     """A search that is interrupted after two loads."""
 
     def search(*_, on_point, **__):
-        on_point(Point(1, (8.1,), (), 5.0, 0.0))
-        on_point(Point(2, (8.4,), (LEVEL,), 9.0, 0.0))
+        on_point(Point(1, (8.1,), (), 5.0, 0.0, True))
+        on_point(Point(2, (8.4,), (LEVEL,), 9.0, 0.0, False))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys.modules["passcal.capacity"], "capacity", search)
