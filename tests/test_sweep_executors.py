@@ -87,17 +87,3 @@ def test_an_error_of_a_model_is_raised():
     for executor in ("serial", "threads"):
         with pytest.raises(pc.TimingError, match="no rows"):
             pc.sweep(FRAME, None, phased, executor=executor)
-
-
-@pytest.mark.slow
-def test_dask():
-    """Through its own client; a worker that is killed costs nothing but time."""
-    distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
-        same(swept(client))
-        with Workers(client, 40) as workers:
-            found = {}
-            for places, results in workers.map(Squares(), range(40)):
-                found |= dict(zip(places, results, strict=True))
-        assert found == {item: item * item for item in range(40)}
