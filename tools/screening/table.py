@@ -73,7 +73,7 @@ def rank_line(found: pd.DataFrame, true: pd.DataFrame, workload: pd.Series) -> s
     """Ranks in a line a figure."""
     table = ranks(found, true, workload)
     return "\n".join(
-        f"- {name}: median {table[name].median():.4f}, {(table[name] >= 0.99).mean():.0%} of {table[name].count()} workloads at least 0.99, "
+        f"- {name}: median {table[name].median():.4f}, {(table[name].dropna() >= 0.99).mean():.0%} of {table[name].count()} workloads at least 0.99, "
         f"lowest {table[name].min():.3f}"
         for name in ("throughput_rps", "ttft_steady_p99")
     )

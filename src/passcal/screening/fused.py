@@ -166,13 +166,28 @@ def queue_for_seats(c: Any, w: Any, atoms: Any) -> None:
 def returning(c: Any, w: Any, atoms: Any) -> None:
     """All are done before the first cohort is back: it starts at once, the others queue behind it, as they were done behind it."""
     w.regime = RETURNING
-    tail = w.drain_ms / (w.count - 1.0)
-    most = c.think_ms + (w.count - 1.0) * w.cohort_ms * w.span
-    put(atoms, 0, w.cohort * (w.count - 1.0), c.think_ms + w.first_ms * w.span, most - (w.count - 2.0) * tail)
-    end = most + w.last_ms * w.span - (w.count - 1.0) * tail
-    put(atoms, 1, w.last, end, end)
+    others = w.count - 1.0
+    tail = w.drain_ms / others
+    low = c.think_ms + w.first_ms * w.span
+    if w.span == 1.0:
+        high = c.think_ms + others * w.cohort_ms
+        end = high + w.last_ms
+    else:
+        high = low + (others - 1.0) * each_behind(c, w)
+        end = low + others * each_behind(c, w)
+    put(atoms, 0, w.cohort * others, low, high - (others - 1.0) * tail)
+    put(atoms, 1, w.last, end - others * tail, end - others * tail)
     settle_mean(w, atoms, 2)
     w.span_ms = max(c.clients / w.rate - w.mean_ms, 0.0)
+
+
+@jit
+def each_behind(c: Any, w: Any) -> float:
+    """From the end of one prompt to that of the next, where it begins in what the one before leaves."""
+    passes = (w.mixed - w.span) / (w.count - 1.0)
+    if c.overlaps > 0.0:
+        return max(passes * w.cohort_ms, passes * c.a0 + w.prompt_ms)
+    return passes * (w.cohort_ms - w.prompt_ms / w.span) + w.prompt_ms
 
 
 @jit

@@ -7,11 +7,12 @@ import numpy as np
 from passcal.core.compiled import entry, jit, table
 from passcal.screening.arrivals import OVERLOAD, arrive
 from passcal.screening.bracket import at_best, bracket
+from passcal.screening.few import ATOMS, FEW, few
 from passcal.screening.fused import CROWDED, FULL, fused
 from passcal.screening.gaps import gaps
 from passcal.screening.price import level, sort_atoms
 from passcal.screening.startup import startup
-from passcal.screening.tables import ALTERNATING, FIGURES, LEVELS, WORK
+from passcal.screening.tables import ALTERNATING, CLIENT, FIGURES, LEVELS, WORK
 from passcal.screening.wave import PROMPTS, WAVE, prompts_only, wave
 
 __all__ = ["figures_of"]
@@ -24,13 +25,13 @@ IN_KV = 9  # regime
 def figures_of(rows: Any) -> Any:
     """`FIGURES` of `CANDIDATE` rows: one row each, one column a figure. Changes the rows."""
     out = np.empty((len(rows), len(FIGURES)))
-    screen_rows(table(rows), table(np.zeros(1, WORK)), np.zeros((8, 3)), out)
+    screen_rows(table(rows), table(np.zeros(1, WORK)), np.zeros((ATOMS, 3)), table(np.zeros(FEW, CLIENT)), out)
     return out
 
 
 @entry
-def screen_rows(candidates: Any, work: Any, atoms: Any, out: Any) -> None:
-    """Fill a row of `out` (`FIGURES`) for each candidate (`CANDIDATE`); `work` is one `WORK` record, `atoms` eight rows of three numbers."""
+def screen_rows(candidates: Any, work: Any, atoms: Any, clients: Any, out: Any) -> None:
+    """Fill a row of `out` (`FIGURES`) for each candidate (`CANDIDATE`); `work` is one `WORK` record, `atoms` rows of three numbers, `clients` of `CLIENT`."""
     w = work[0]
     for i in range(len(candidates)):
         c, figures = candidates[i], out[i]
@@ -40,14 +41,14 @@ def screen_rows(candidates: Any, work: Any, atoms: Any, out: Any) -> None:
             continue
         seats = c.seats
         c.seats = min(seats, c.in_kv)
-        screen_one(c, w, atoms, figures)
+        screen_one(c, w, atoms, clients, figures)
         if c.in_kv < min(seats, c.clients):
             figures[REGIME], figures[BINDING] = IN_KV, KV
         c.seats = seats
 
 
 @jit
-def screen_one(c: Any, w: Any, atoms: Any, out: Any) -> None:
+def screen_one(c: Any, w: Any, atoms: Any, clients: Any, out: Any) -> None:
     """All figures of one candidate."""
     if c.rate > 0.0:
         screen_open(c, w, atoms, out)
@@ -59,6 +60,8 @@ def screen_one(c: Any, w: Any, atoms: Any, out: Any) -> None:
             prompts_only(c, w, atoms, out)
         else:
             fused(c, w, atoms)
+            if 1.0 < w.n <= FEW and not w.queued and c.clients <= c.seats and w.n * c.new > c.budget:
+                few(c, w, atoms, clients)
         latencies(c, w, atoms, out)
         if w.regime != PROMPTS:
             out[12], out[13] = gaps(c, w, atoms)

@@ -12,7 +12,7 @@ from typing import Any
 
 from passcal.core.compiled import jit
 from passcal.screening.price import attention_ms, chunks_of, context_sum_ms, cut_attention_ms, pass_ms
-from passcal.screening.tables import TRTLLM
+from passcal.screening.tables import SGLANG_MIXED, TRTLLM
 
 __all__ = ["form_ring", "full_engine", "price_ring"]
 
@@ -23,7 +23,9 @@ def full_engine(c: Any, w: Any) -> None:
     budget = c.budget
     if c.calendar == TRTLLM and c.new > 1.0:
         budget -= (c.unit - 1.0) * 0.5  # what a chunk cut to whole units leaves
-    w.per_request = (c.new + w.more) / budget
+    w.per_request = (
+        c.new + w.more + (c.ahead if c.calendar == SGLANG_MIXED else 0.0)
+    ) / budget  # rows that end count until they are seen
     rows = w.more / w.per_request
     chunk = min(max(1.0, budget - rows), c.new)
     chunks_ms = c.a0 + (c.a1 * c.new + cut_attention_ms(c, chunk)) / w.per_request
@@ -91,7 +93,7 @@ def find_gap(c: Any, w: Any) -> None:
         inside = middle * middle - 2.0 * step * c.think_ms
         missed = (middle - sqrt(inside)) / step if inside >= 0.0 else 1e9
     missed = ceil(missed - 1e-9)
-    most = w.span * (w.count - 1.0)
+    most = w.mixed - w.span
     w.idle = missed > most
     w.gap = min(missed + c.ahead, most + c.ahead)
     w.backlog = not w.idle and w.gap > c.ahead + 1.0
@@ -142,7 +144,7 @@ def price_ring(c: Any, w: Any) -> None:
 def price_turn(c: Any, w: Any) -> None:
     """A turn, from the first cohort's pass to its next one."""
     n, mixed = w.n, min(w.mixed, w.turn)
-    behind = w.span * (w.count - 1.0)
+    behind = w.mixed - w.span  # the first prompt
     with_rows, both = w.turn, mixed
     if w.count == 1.0 or w.more == 0.0:
         with_rows, both = w.more, 0.0

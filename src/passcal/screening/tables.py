@@ -8,6 +8,7 @@ __all__ = [
     "BRACKET",
     "CALENDARS",
     "CANDIDATE",
+    "CLIENT",
     "FIGURES",
     "LEVELS",
     "REGIMES",
@@ -94,6 +95,22 @@ WORK = np.dtype(
             "own_ms",  # passes that carry a request's prompt
             "atoms",  # rows of the mixture in use
             "regime",
+        )
+    ]
+)
+CLIENT = np.dtype(
+    [
+        (name, "f8")
+        for name in (
+            "todo",  # prompt tokens left; the whole prompt where it waits or thinks
+            "made",  # outputs; 0 until the prompt is done
+            "visible",  # when the scheduler saw its request, or will see it
+            "ended",  # when its last request was done
+            "given",  # prompt tokens of the pass being planned
+            "passes",  # passes with its row that are being planned
+            "kept_todo",
+            "kept_made",
+            "kept_visible",  # since the instant at which all three were kept
         )
     ]
 )
