@@ -128,3 +128,35 @@ def test_few_long_prompts_are_exact():
             assert (rows[name] < 1e-6).mean() > 0.85, (calendar, name)
             assert rows[name].quantile(0.95) < 0.01, (calendar, name)
     assert (error["ttft_steady_p99"] < 1e-6).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("engine", "isl", "osl", "clients", "turnaround_ms"),
+    [
+        (pc.Vllm(max_num_batched_tokens=7000), 4000, 170, 20, 900.0),  # more than one prompt fits, so they are cut
+        (pc.Trtllm(max_num_tokens=1652, overlap_scheduler=False), 1307, 19, 22, 195.0),  # in before the first is done
+        (pc.Vllm(max_num_batched_tokens=3500), 4000, 170, 20, 900.0),  # less than one does
+        (pc.Sglang(chunked_prefill_size=906, max_running_requests=24, enable_mixed_chunk=True), 42, 3, 53, 150.0),
+    ],
+    ids=["cut", "in before", "long", "more clients than seats"],
+)
+def test_an_engine_that_drains_begins_again_as_in_the_burst(engine, isl, osl, clients, turnaround_ms):
+    timing = pc.LinearTiming(prefill=(1.7, 0.038, 0.0, 0.0), decode=(3.8, 0.038, 1e-6))
+    workload = pc.Workload.closed_loop(isl=isl, osl=osl, concurrency=clients, turnaround_ms=turnaround_ms)
+    report = pc.evaluate_closed_loop(workload, engine, timing)
+    options = engine.model_dump(exclude_unset=True) | {"backend": engine.backend}
+    found = pc.screen([options], workload, timing).iloc[0]
+    assert found["regime"] == "returning"
+    assert found["throughput_rps"] == pytest.approx(report.throughput_per_s, rel=0.01)
+    assert found["ttft_steady_p99"] == pytest.approx(report.ttft_ms.quantile(0.99), rel=0.02)
+
+
+def test_rows_that_are_not_seen_to_end_take_from_the_budget():
+    """Mixed chunks planned ahead: 185 prompts of 185 tokens are just below nine passes, and with such rows just above."""
+    engine = pc.Sglang(chunked_prefill_size=3806, enable_mixed_chunk=True)
+    timing = pc.LinearTiming(prefill=(1.0, 0.01), decode=(3.8, 0.038))
+    workload = pc.Workload.closed_loop(isl=185, osl=1, concurrency=185)
+    report = pc.evaluate_closed_loop(workload, engine, timing)
+    found = pc.screen([{"backend": "sglang", **engine.model_dump(exclude_unset=True)}], workload, timing).iloc[0]
+    assert found["throughput_rps"] == pytest.approx(report.throughput_per_s, rel=1e-3)
+    assert found["ttft_steady_p99"] == pytest.approx(report.ttft_ms.quantile(0.99), rel=1e-2)

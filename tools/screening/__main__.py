@@ -15,7 +15,7 @@ def main() -> None:
     """Draw, evaluate, screen, compare."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=3000, help="random candidates")
-    parser.add_argument("--groups", type=int, default=30, help="workloads with 80 engines each, for ranks")
+    parser.add_argument("--groups", type=int, default=100, help="workloads with 80 engines each, for ranks")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--out", type=Path, default=PAGE)
     parser.add_argument(

@@ -23,12 +23,17 @@ def fused(c: Any, w: Any, atoms: Any) -> None:
     if w.queued and c.think_ms > 0.0 and c.clients - c.think_ms * seated_rate(c, w) < w.n:
         w.queued, w.n = 0.0, c.clients  # so many think that seats stay free
     form_ring(c, w)
+    if (
+        w.idle and w.n > c.seats and w.more > 0.0
+    ):  # those whom a burst seats together stay together, and others are away meanwhile
+        w.n = c.seats
+        form_ring(c, w)
     price_ring(c, w)
     several = w.count > 1.0 and not w.idle
     if (several and w.n * w.per_request > w.turn) or (c.osl == 1.0 and w.idle and w.count > 1.0):
         full(c, w, atoms)
         return
-    w.rate = w.n / w.cycle_ms
+    w.rate = (w.n if w.queued else c.clients) / w.cycle_ms
     w.own_ms = w.span * ((w.count - 1.0) * w.cohort * w.cohort_ms + w.last * w.last_ms) / w.n
     if w.span > 1.0:
         w.own_ms = w.span * w.chunk_ms - (w.chunk_ms - w.rest_ms) / w.group
@@ -127,8 +132,8 @@ def together(c: Any, w: Any, atoms: Any) -> None:
     w.own_ms = w.span * c.a0 + w.n * w.prompt_ms
     think = 0.0 if w.queued else c.think_ms
     w.span_ms = w.cycle_ms - w.own_ms - think
-    turns = floor((c.clients - w.n) / w.n)
-    later = c.clients - w.n - turns * w.n
+    turns = floor((c.clients - w.n) / w.n) if w.queued else 0.0
+    later = c.clients - w.n - turns * w.n if w.queued else 0.0
     put(atoms, 0, w.n - later, turns * w.cycle_ms + w.own_ms + think, turns * w.cycle_ms + w.own_ms + think)
     put(atoms, 1, later, atoms[0, 1] + w.cycle_ms, atoms[0, 1] + w.cycle_ms)
     settle_mean(w, atoms, 2)

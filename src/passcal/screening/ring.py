@@ -82,10 +82,15 @@ def find_gap(c: Any, w: Any) -> None:
     if c.think_ms == 0.0:
         w.gap = c.ahead
         return
+    packed = w.mixed
+    if (
+        w.span == 1.0
+    ):  # as in a burst, where no cut has healed: who was done first is alone in a pass, the others fill theirs
+        packed = min(1.0 + ceil((w.n - w.cohort) * c.new / max(c.budget - w.n * 0.5, 1.0)), w.mixed)
     first, step = c.a0 + w.prompt_ms / w.span, 0.0  # passes behind the first cohort, with fewer and fewer rows
     if w.more > 0.0:
         left = c.d0 + max(w.n - w.cohort, 0.0) * w.row_ms
-        first = pass_ms(c, c.a0 + w.cohort * w.prompt_ms / w.span, left) if w.mixed > c.osl else left
+        first = pass_ms(c, c.a0 + w.cohort * w.prompt_ms / w.span, left) if packed > c.osl else left
         step = w.cohort * w.row_ms / w.span
     missed = c.think_ms / first
     if step > 1e-12:
@@ -93,8 +98,11 @@ def find_gap(c: Any, w: Any) -> None:
         inside = middle * middle - 2.0 * step * c.think_ms
         missed = (middle - sqrt(inside)) / step if inside >= 0.0 else 1e9
     missed = ceil(missed - 1e-9)
-    most = w.mixed - w.span
+    most = packed - w.span
     w.idle = missed > most
+    if w.idle and packed < w.mixed:
+        w.mixed = w.count = packed
+        w.cohort = w.last = w.n / packed
     w.gap = min(missed + c.ahead, most + c.ahead)
     w.backlog = not w.idle and w.gap > c.ahead + 1.0
 
