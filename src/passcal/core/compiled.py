@@ -62,11 +62,12 @@ if INTERPRETED:
 
 else:
     import numba
+    from numba.core import event, itanium_mangler
     from numba.core.caching import CompileResultCacheImpl, FunctionCache
     from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
     from numba.core.compiler_lock import global_compiler_lock
 
-    SKIPPED = ("_optimize_functions", "_optimize_final_module", "_finalize_final_module", "get_pointer_to_function")
+    ENTRY_ONLY = ("_optimize_functions", "get_pointer_to_function")  # what is done for the library of an entry only
 
     class _Locator:
         """Tells numba's cache where files go and when they are stale; the stamp covers all kernel sources."""
@@ -137,40 +138,76 @@ else:
         kept: F = compiled
         return kept
 
+    def short_names(kinds: Any) -> str:
+        """The part of a symbol's name that tells argument types.
+
+        Numba spells types out, with all fields of the tables; a symbol would have tens of thousands of letters, wherever it is called.
+        """
+        return "".join(map(short_name, kinds))
+
+    @cache
+    def short_name(kind: Any) -> str:
+        """A type in a symbol's name; long ones by a hash."""
+        name: str = itanium_mangler.mangle_type_or_value(kind)
+        return name if len(name) <= 64 else "21T" + hashlib.sha256(name.encode()).hexdigest()[:20]
+
     @contextmanager
     def optimised_once(name: str) -> Iterator[None]:
-        """Let LLVM optimise and emit the module of the entry only.
+        """Let LLVM link, optimise and emit the module of the entry only, once, with all that it calls, however deep.
 
-        It holds all callees already. Numba would first do the same for every callee with all of its own callees, which makes compiling
-        quadratic in the depth of calls. So a `jit` function has no machine code of its own: Python must not call it.
+        Numba would first do the same for every callee with all of its own callees, which makes compiling quadratic in the depth of calls. So a
+        `jit` function has no machine code of its own: Python must not call it.
         """
-        kept = {step: getattr(JITCodeLibrary, step) for step in SKIPPED}
-        set_env = JITCPUCodegen.set_env
+        steps = {step: getattr(JITCodeLibrary, step) for step in (*ENTRY_ONLY, "finalize", "_optimize_final_module")}
+        set_env, broadcast = JITCPUCodegen.set_env, event.broadcast
+        mangle_args = itanium_mangler.mangle_args
+
+        def is_entry(library: Any) -> bool:
+            return bool(library.name.rsplit(".", 1)[-1] == name)
 
         def only_entry(step: str) -> Callable[..., Any]:
-            def do(library: Any, *arguments: Any) -> Any:
-                if library.name.rsplit(".", 1)[-1] == name:
-                    return kept[step](library, *arguments)
-                if step == "_finalize_final_module":
-                    library._finalize_dynamic_globals()
-                    library._finalized = True
-                return 0
+            return lambda library, *arguments: steps[step](library, *arguments) if is_entry(library) else 0
 
-            return do
+        def finalize(library: Any) -> None:
+            if is_entry(library):
+                library._linking_libraries = everything_below(library)
+                steps["finalize"](library)
+            else:
+                library._finalize_dynamic_globals()
+                library._finalized = True
 
         def set_known_env(codegen: Any, symbol: str, env: Any) -> None:
             if codegen._engine.is_symbol_defined(symbol):
                 set_env(codegen, symbol, env)
 
-        for step in SKIPPED:
+        for step in ENTRY_ONLY:
             setattr(JITCodeLibrary, step, only_entry(step))
-        JITCPUCodegen.set_env = set_known_env
+        JITCodeLibrary.finalize, JITCodeLibrary._optimize_final_module = finalize, optimise
+        JITCPUCodegen.set_env, event.broadcast = set_known_env, lambda _: None
+        itanium_mangler.mangle_args = short_names
         try:
             yield
         finally:
-            for step, method in kept.items():
+            for step, method in steps.items():
                 setattr(JITCodeLibrary, step, method)
-            JITCPUCodegen.set_env = set_env
+            JITCPUCodegen.set_env, event.broadcast = set_env, broadcast
+            itanium_mangler.mangle_args = mangle_args
+
+    def everything_below(library: Any) -> list[Any]:
+        """The libraries that a library calls, and those that these call, each once."""
+        found: dict[Any, None] = {}
+        waiting = list(library._linking_libraries)
+        while waiting:
+            below = waiting.pop()
+            if below not in found:
+                found[below] = None
+                waiting.extend(below._linking_libraries)
+        return list(found)
+
+    def optimise(library: Any) -> None:
+        """Numba's full optimisation; the cheaper one that it runs before is for reference counts, of which there are none."""
+        passes, builder = library._codegen._module_pass_manager()
+        passes.run(library._final_module, builder)
 
 
 def table(rows: Any) -> Any:
