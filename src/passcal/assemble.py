@@ -73,7 +73,9 @@ def assemble(workload: Workload, deployment: Deployment, timing: Timings, *, ide
     room = (
         32 + 16 * lengths.alive * legs + sum(pool.ranks * (24 + 16 * pool.fit.seats + pool.fit.room) for pool in stages)
     )
-    capacity = min(lengths.limit, max(1024, 4 * lengths.alive + seats)) if closed else lengths.limit
+    capacity = (
+        min(lengths.limit, max(1024, 4 * lengths.alive + seats) * (2 if legs > 1 else 1)) if closed else lengths.limit
+    )
     world = world_row(workload, lengths.limit)
     world["encoder_ms"] = encoder_ms(deployment)
     world["stages"], world["most_drafts"] = legs, max(int(pool.fit.rank["drafts"][0]) for pool in stages)

@@ -6,7 +6,7 @@ import numpy as np
 
 from passcal.binding import BUSY, OFTEN, Binding, spending
 from passcal.passes import Usage
-from passcal.splits import hand_off_times, staging_wait
+from passcal.splits import hand_off_times, legs_at, staging_wait
 from passcal.timing.base import TimingModel
 from passcal.window import Measured
 
@@ -55,8 +55,7 @@ def fabric_share(part: Measured) -> float:
     went = ~np.isnan(times["transfer_done_ms"])
     if not length or not went.any():
         return 0.0
-    first = int(part.state.world["stages"][0]) - 2
-    prefill = part.state.legs["engine"][np.arange(part.rows.start, part.rows.stop) * (first + 2) + first][went]
+    prefill = legs_at(part, len(stages) - 2)["engine"][went]
     tokens = table["isl"][went] - (np.minimum(table["prefix"], table["isl"] - 1)[went] if hop["missing"] else 0)
     took = (times["transfer_done_ms"] - times["transfer_start_ms"])[went]
     shares = [tokens * hop["bytes"] / hop["capacity"] / length]

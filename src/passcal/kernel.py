@@ -268,7 +268,11 @@ def full(state: State) -> bool:
         world.runs + 4 * len(state.ranks) + 1 > len(state.runs)
         or world.stalls + seats * (1 + world.most_drafts) > len(state.stalls)
         or (world.stages > 1 and world.transfers + len(state.leaving) > len(state.transfers))
-        or (world.closed and world.rows + min(world.limit - world.sent, world.unborn + seats) > len(state.requests))
+        or (
+            world.closed
+            and world.rows + min(world.limit - world.sent, world.unborn + min(seats, world.clients))
+            > len(state.requests)
+        )
     )
 
 

@@ -78,7 +78,9 @@ class Machine:
         listed = int(world["stalls"]) + state.running.size * (1 + int(world["most_drafts"]))
         if listed > len(state.stalls):
             state = state._replace(stalls=grown(state.stalls, listed))
-        more = min(int(world["limit"] - world["sent"]), int(world["unborn"]) + state.running.size)
+        more = min(
+            int(world["limit"] - world["sent"]), int(world["unborn"]) + min(state.running.size, int(world["clients"]))
+        )
         wanted = int(world["rows"]) + more
         while (state.ranks["identities"] * (state.ranks["slots_free"] < slots_wanted(state))).any():
             state = more_slots(state)

@@ -8,6 +8,7 @@ from passcal.core.tables import BOUNDLESS
 from passcal.core.tandem_tables import FIRST_DECODE_PASS
 from passcal.distribution import Distribution
 from passcal.passes import gaps
+from passcal.splits import legs_at
 from passcal.window import Measured
 
 __all__ = [
@@ -102,9 +103,8 @@ def tpot(part: Measured) -> Distribution:
 
 def hand_off_gaps(part: Measured) -> Any:
     """Between the first token of each request of the window, shown before the decode stage emits any, and the first one from there (ms)."""
-    state, stages = part.state, len(part.state.stages)
-    table = state.requests[part.rows]
-    first = state.legs["first_ms"][np.arange(part.rows.start, part.rows.stop) * stages + stages - 1]
+    state, table = part.state, part.state.requests[part.rows]
+    first = legs_at(part, len(state.stages) - 1)["first_ms"]
     if state.hops["first_token"][-1] == FIRST_DECODE_PASS:
         return np.zeros(0)
     return (first - table["first_ms"])[table["osl"] > 1]

@@ -7,7 +7,17 @@ import numpy as np
 from passcal.core.tandem_tables import FIRST_DECODE_PASS, FIRST_PREFILL
 from passcal.window import Measured
 
-__all__ = ["HAND_OFF", "SPLIT", "apart", "hand_off", "hand_off_times", "staging_stalls", "staging_wait", "ttft_split"]
+__all__ = [
+    "HAND_OFF",
+    "SPLIT",
+    "apart",
+    "hand_off",
+    "hand_off_times",
+    "legs_at",
+    "staging_stalls",
+    "staging_wait",
+    "ttft_split",
+]
 
 SPLIT = ("plane", "queue", "encode", "prefill", "hold", "transfer", "attach", "first_pass")
 HAND_OFF = ("hold", "transfer", "attach")
@@ -18,14 +28,19 @@ def apart(part: Measured) -> bool:
     return len(part.state.stages) > 1 and not part.state.hops["fresh"][-1]
 
 
+def legs_at(part: Measured, stage: int) -> Any:
+    """The legs of the window's requests at a stage."""
+    stages = len(part.state.stages)
+    return part.state.legs[part.rows.start * stages + stage : part.rows.stop * stages : stages]
+
+
 def hand_off_times(part: Measured) -> dict[str, Any]:
     """Of each request of the window: when its prefill ended, its memory was asked for and granted, its transfer began and ended, and a decode
     pass first carried it (ms; NaN where it never went over); and the decode rank.
     """
-    state, stages = part.state, int(part.state.world["stages"][0])
-    requests = np.arange(part.rows.start, part.rows.stop)
-    prefill, decode = state.legs[requests * stages + stages - 2], state.legs[requests * stages + stages - 1]
-    hand = state.hands[requests * (stages - 1) + stages - 2]
+    stages = len(part.state.stages)
+    prefill, decode = legs_at(part, stages - 2), legs_at(part, stages - 1)
+    hand = part.state.hands[part.rows.start * (stages - 1) + stages - 2 : part.rows.stop * (stages - 1) : stages - 1]
     went = hand["end_ms"] >= 0.0
     times = {"prefill_done_ms": prefill["done_ms"]}
     for name, source in (
@@ -53,19 +68,19 @@ def hand_off(part: Measured) -> dict[str, Any]:
 
 def ttft_split(part: Measured) -> dict[str, Any]:
     """The TTFT of each request of the window in parts (ms), which add up to it; all of `SPLIT`, zeros where a part does not apply."""
-    state, stages = part.state, int(part.state.world["stages"][0])
+    state, stages = part.state, len(part.state.stages)
     table = state.requests[part.rows]
     parts = {name: np.zeros(len(table)) for name in SPLIT}
     parts["plane"] = table["visible_ms"] - table["dispatch_ms"]
     parts["queue"] = table["admitted_ms"] - table["visible_ms"]
     if not apart(part):
-        begun = state.legs["admitted_ms"][np.arange(part.rows.start, part.rows.stop) * stages + stages - 1]
+        begun = legs_at(part, stages - 1)["admitted_ms"]
         parts["encode"], parts["prefill"] = begun - table["admitted_ms"], table["first_ms"] - begun
         return parts
     times = hand_off_times(part)
     parts["prefill"] = times["prefill_done_ms"] - table["admitted_ms"]
     if stages > 2:
-        begun = state.legs[np.arange(part.rows.start, part.rows.stop) * stages + stages - 2]["admitted_ms"]
+        begun = legs_at(part, stages - 2)["admitted_ms"]
         parts["encode"] = begun - table["admitted_ms"]
         parts["prefill"] = times["prefill_done_ms"] - begun
     where = state.hops["first_token"][-1]

@@ -42,7 +42,10 @@ class Drained:
 
 EVICTING = 50_000
 MAX_PASSES = 1_000_000
-EARLY = (16, 2048)  # requests served before a cycle of several stages is given up: so many a client, and so many more
+EARLY_EACH, EARLY_MORE = (
+    16,
+    2048,
+)  # requests served before a cycle of several stages is given up: so many a client, and so many more
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class LimitCycle:
 
     Attributes:
         max_passes: passes to search before a window is used instead; None: 1,000,000, and of several stages no more than serve 16 requests a
-            client and 2,048 (their passes seldom fall into step later: a cycle is found early or hardly ever).
+            client and 2,048 (half of that where clients start one by one; their passes seldom fall into step later: a cycle is found early or hardly ever).
         jump_after: passes after which a start from the cohorts that a burst tends to is tried; taken only if its state repeats. None: never.
         strict: raise `NotConverged` instead of using a window.
     """
@@ -99,7 +102,9 @@ class LimitCycle:
     def _early(self, machine: Machine, startup: Any) -> Measured:
         """The same of several stages: a cycle that is found early, or a window."""
         world = machine.world
-        requests = EARLY[0] * int(world["clients"]) + EARLY[1]
+        requests = EARLY_EACH * int(world["clients"]) + EARLY_MORE
+        if world["stagger_ms"]:  # who do not start at once have less to get over
+            requests //= 2
         world["until_done"] = FOREVER if self.strict else requests
         found = search(machine, MAX_PASSES, True)
         world["until_done"] = FOREVER

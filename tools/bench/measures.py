@@ -15,6 +15,7 @@ from typing import Any
 
 import passcal as pc
 from passcal.sources.readers import read_azure
+from tools.bench.apart import apart
 from tools.bench.figures import Figure
 from tools.bench.pressure import pressure
 from tools.bench.stopwatch import median_seconds
@@ -35,6 +36,7 @@ def all_figures(quick: bool = False) -> Iterator[Figure]:
     yield from operating_points(quick)
     yield from open_loops(quick)
     yield from pressure(quick)
+    yield from apart(quick)
     yield schedules(quick)
     yield trace(quick)
     yield oracle_ratio(quick)
