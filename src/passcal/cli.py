@@ -79,7 +79,9 @@ def options(
 @app.command()
 @guarded
 def evaluate(
-    file: Annotated[Path, typer.Argument(help="YAML with the sections workload, engine, timing, evaluate.")],
+    file: Annotated[
+        Path, typer.Argument(help="YAML with the sections workload, engine, deployment, timing, evaluate.")
+    ],
     settings: Set = None,
     json: Json = False,
     csv: Csv = None,
@@ -104,7 +106,7 @@ def replay(
             help="A trace: Azure, Mooncake, agent sessions, saved benchmark results or a plain table, also gzip."
         ),
     ],
-    config: Annotated[Path, typer.Option("--config", help="YAML with the sections engine and timing.")],
+    config: Annotated[Path, typer.Option("--config", help="YAML with the sections engine, deployment and timing.")],
     requests_csv: Annotated[Path | None, typer.Option(help="Write one line a request to this file.")] = None,
     requests_parquet: Annotated[Path | None, typer.Option(help="The same as Parquet; needs passcal[parquet].")] = None,
     max_concurrency: Annotated[int | None, typer.Option(help="Requests that the client has under way at most.")] = None,
@@ -147,7 +149,7 @@ def replay(
 @app.command()
 @guarded
 def capacity(
-    file: Annotated[Path, typer.Argument(help="YAML with the sections workload, engine, timing, sla.")],
+    file: Annotated[Path, typer.Argument(help="YAML with the sections workload, engine, deployment, timing, sla.")],
     sla: Sla = None,
     rate: Annotated[bool | None, typer.Option("--rate/--clients", help="By default what the workload is.")] = None,
     most: Annotated[float | None, typer.Option(help="The largest load asked about; 1024 clients by default.")] = None,

@@ -8,7 +8,12 @@ __all__ = ["BAD_INPUT", "DONE", "FAILED", "INTERRUPTED", "Json", "Quiet", "Set",
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key, as engine.max_num_seqs=64.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Override a key, as engine.max_num_seqs=64 or deployment.decode.engine.max_num_seqs=64.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks on standard error.")]

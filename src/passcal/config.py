@@ -8,42 +8,30 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from inspect import signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
-from passcal.errors import SpecError, Unsupported
+from passcal.deployment_config import read_deployment
+from passcal.errors import SpecError
+from passcal.fitting_stages import Timings
+from passcal.sections import checked, chosen, made, shown
 from passcal.sources.prefix import PrefixOracle
-from passcal.spec.deployment import Aggregated
-from passcal.spec.engine import ENGINES, engine
+from passcal.spec.deployment import Deployment
 from passcal.spec.lengths import Lengths
 from passcal.spec.sla import Target
 from passcal.spec.workload import Workload
 from passcal.stopping import Drained, LimitCycle, Stop, Window
 from passcal.targets import read_targets
-from passcal.timing.base import TimingModel
-from passcal.timing.linear import LinearTiming
-from passcal.timing.roofline import Roofline
 
-__all__ = [
-    "Asked",
-    "checked",
-    "load_config",
-    "read_config",
-    "read_engine",
-    "read_timing",
-    "read_workload",
-    "with_trace",
-]
+__all__ = ["Asked", "load_config", "read_config", "read_workload", "with_trace"]
 
-T = TypeVar("T")
 SECTIONS = ("workload", "engine", "deployment", "timing", "evaluate", "sla", "grid")
 STOPS: Mapping[str, type[LimitCycle] | type[Window] | type[Drained]] = {
     "limit_cycle": LimitCycle,
     "window": Window,
     "drained": Drained,
 }
-TIMINGS: Mapping[str, type[LinearTiming] | type[Roofline]] = {"linear": LinearTiming, "roofline": Roofline}
 TRACE = ("trace", "format", "spread", "prefix_oracle")  # of a replay, beside the arguments of `Workload.replay`
 TRAFFIC: Mapping[str, tuple[str, Callable[..., Workload]]] = {
     "closed": ("ClosedLoop", Workload.closed_loop),
@@ -62,8 +50,8 @@ class Asked:
     """What `passcal.evaluate` and `passcal.capacity` take."""
 
     workload: Workload
-    deployment: Aggregated
-    timing: TimingModel
+    deployment: Deployment
+    timing: Timings
     stop: Stop | None
     start: Any
     phases: Any
@@ -162,13 +150,11 @@ def read_config(config: Mapping[str, Any], folder: Path) -> Asked:
     Raises:
         SpecError, Unsupported: with the key's path.
     """
-    for name in ("workload", "engine", "timing"):
-        if config.get(name) is None:
-            raise SpecError(f"{name} is missing: add this section")
+    if config.get("workload") is None:
+        raise SpecError("workload is missing: add this section")
     if config.get("grid") is not None:
         raise SpecError("grid: is for passcal screen and sweep, and this asks about one candidate; remove this section")
-    deployment = read_engine(config["engine"], config.get("deployment", {}))
-    timing = read_timing(config["timing"])
+    deployment, timing = read_deployment(config)
     stop, start, phases = read_evaluate(config.get("evaluate"))
     sla = () if config.get("sla") is None else read_targets(config["sla"])
     return Asked(read_workload(config["workload"], folder), deployment, timing, stop, start, phases, sla)
@@ -219,28 +205,6 @@ def read_trace_file(rest: dict[str, Any], folder: Path) -> Any:
     return frame if cache is None else with_prefix(frame, cache)
 
 
-def read_engine(section: Any, deployed: Any) -> Aggregated:
-    """`backend:` and the engine's own options; how many workers there are and how requests are routed to them."""
-    backend, rest = chosen(section, "engine", "backend", tuple(ENGINES))
-    model = ENGINES[backend]
-    checked(rest, "engine", [name for name in model.model_fields if name != "backend"])
-    checked(deployed, "deployment", [name for name in Aggregated.model_fields if name != "engine"])
-    worker = made("engine", (model.__name__,), lambda: engine(backend, **rest))
-    return made("deployment", ("Aggregated",), lambda: Aggregated(worker, **deployed))
-
-
-def read_timing(section: Any) -> TimingModel:
-    """`kind: linear` or `kind: roofline`, with the model's fields."""
-    kind, rest = chosen(section, "timing", "kind", tuple(TIMINGS))
-    model = TIMINGS[kind]
-    checked(rest, "timing", [field.name for field in fields(model)])
-    for name in ("prefill", "decode", "capture_sizes"):
-        if name in rest and not isinstance(rest[name], list):
-            raise SpecError(f"timing.{name}={shown(rest[name])}: must be a list of numbers; write [a, b, ...]")
-    priced = made("timing", (model.__name__,), lambda: model(**rest))
-    return made("timing", (model.__name__,), priced.timing) if isinstance(priced, Roofline) else priced
-
-
 def read_evaluate(section: Any) -> tuple[Stop | None, Any, Any]:
     """`start`, `phases` and `stop`, all of which may be left out."""
     section = {} if section is None else section
@@ -255,46 +219,3 @@ def read_evaluate(section: Any) -> tuple[Stop | None, Any, Any]:
     kind, rest = chosen(section["stop"], "evaluate.stop", "kind", tuple(STOPS))
     checked(rest, "evaluate.stop", [field.name for field in fields(STOPS[kind])])
     return made("evaluate.stop", (STOPS[kind].__name__,), lambda: STOPS[kind](**rest)), start, phases
-
-
-def chosen(section: Any, path: str, key: str, names: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
-    """The value of the key that says what the section is, and the other keys."""
-    if not isinstance(section, Mapping):
-        raise SpecError(f"{path}={shown(section)}: must have keys; start with {key}: {names[0]}")
-    if key not in section:
-        raise SpecError(f"{path}.{key} is missing: must be one of {', '.join(names)}; name one")
-    if section[key] not in names:
-        raise SpecError(f"{path}.{key}={shown(section[key])}: must be one of {', '.join(names)}; name one")
-    return section[key], {name: value for name, value in section.items() if name != key}
-
-
-def checked(section: Any, path: str, known: Iterable[str], where: str | None = None) -> None:
-    """Refuse a section that is no mapping, and its first unknown key."""
-    known = tuple(known)
-    if not isinstance(section, Mapping):
-        raise SpecError(f"{where or path}: {shown(section)}: must have keys, of {', '.join(known)}"[:199])
-    for name, value in section.items():
-        if name not in known:
-            full = f"{path}.{name}" if path else str(name)
-            near = ", ".join(known) if known else "no others"
-            text = f"{full}={shown(value)}: unknown key; known are {near}"
-            raise SpecError(text if len(text) < 200 else text[:190].rsplit(", ", 1)[0] + ", ...")
-
-
-def made(path: str, owners: tuple[str, ...], build: Callable[[], T]) -> T:
-    """What `build` makes; its complaint names the key's path instead of the Python class."""
-    try:
-        return build()
-    except (SpecError, Unsupported) as error:
-        text = str(error)
-        for owner in owners:
-            text = text.removeprefix(f"{owner}.").removeprefix(f"{owner}: ")
-        raise type(error)(f"{path}.{text}"[:199]) from None
-    except (TypeError, AttributeError) as error:
-        raise SpecError(f"{path}: {error}; correct the value of the wrong type"[:199]) from None
-
-
-def shown(value: Any) -> str:
-    """A value as a message quotes it."""
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from passcal.config import checked, read_engine, read_timing, read_workload
+from passcal.config import read_workload
+from passcal.deployment_config import aggregated_only, read_aggregated, read_timing
 from passcal.errors import SpecError
 from passcal.grid import grid_rows
 from passcal.points import Timings
+from passcal.sections import checked
 from passcal.sources.readers.candidates import read_candidates
 from passcal.spec.sla import Target
 from passcal.spec.workload import Workload
@@ -58,10 +60,10 @@ def read_many(config: Mapping[str, Any], folder: Path, file: Path | None) -> Man
 
 def sections(config: Mapping[str, Any]) -> dict[str, Any]:
     """What the sections say of the engine and its deployment, by column."""
-    engine, around = config.get("engine"), config.get("deployment") or {}
+    engine, around = config.get("engine"), aggregated_only(config.get("deployment") or {})
     if engine is None:
         return dict(around)
-    deployment = read_engine(engine, around)
+    deployment = read_aggregated(engine, around)
     return {name: getattr(deployment.engine, name) for name in engine} | {n: getattr(deployment, n) for n in around}
 
 
