@@ -322,6 +322,7 @@ def stands(state: State, rank: Any) -> bool:
     alone = stage.ranks == 1 or apart
     settled = rank.preempted == 0 and rank.lates == 0 and rank.arrived_head == NOBODY
     settled = settled and (rank.handed == 0 or free_seats(rank) <= 0)
+    settled = settled and (rank.waiting == 0 or not rank.ahead)  # what ended is free since that plan was formed
     return alone and settled and rank.interval == 1 and rank.running == 0 and rank.crowd > 0
 
 
