@@ -3,7 +3,7 @@
     python examples/slot_hold.py --plot slot_hold.png        # needs passcal[plots]
 
 A prefill worker that keeps a prompt's seat until its KV has arrived elsewhere (hold=blocks_and_seat) has no more hand-offs under way than seats. With 24
-clients the decode worker, whose KV holds 32 requests, takes all that comes, and seats add throughput until nobody waits for one. With 48 clients seats
+clients the decode worker, whose KV holds 32 requests, takes all that comes, and seats add throughput until hardly anybody waits for one. With 48 clients seats
 add throughput while hand-offs overlap with decode; with too many, alike requests fill the pool in one go, and transfers and decode take turns.
 Requests of different lengths spread out, and lose nothing.
 """

@@ -29,23 +29,18 @@ def answer(workload: pc.Workload, seats: int, transfers: int | None = None) -> p
     return pc.evaluate(workload, deployment, timing)
 
 
-def decodes(report: pc.Report) -> float:
-    """Share of the time in which the decode worker, engine 4, runs a pass."""
-    passes = report.passes().query("engine == 4")
-    return (passes["end_ms"] - passes["start_ms"]).sum() / report.window.length_ms
-
-
 seats = (8, 12, 16, 20, 24, 28, 32, 48)
 rates: dict[str, list[float]] = {"alike": [], "one transfer at a time": [], "varied": []}
-print("                 alike                            one at a time  varied")
-print("seats  headroom  requests/s  decodes  evictions      requests/s  requests/s")
+print("                 alike                                       one at a time  varied")
+print("seats  headroom  requests/s  under way  decodes  evictions      requests/s  requests/s")
 for n in seats:
     reports = answer(alike, n), answer(alike, n, transfers=1), answer(varied, n)
     for kept, report in zip(rates.values(), reports, strict=True):
         kept.append(report.throughput_per_s)
     one, *others = reports
+    under_way = one.throughput_per_s * one.hand_off_ms["transfer"].mean / 1000  # transfers at a time, by Little's law
     print(
-        f"{n:>5}{HELD - n:>10}{one.throughput_per_s:>12.4g}{decodes(one):>9.0%}{one.preemptions:>11}      "
+        f"{n:>5}{HELD - n:>10}{one.throughput_per_s:>12.4g}{under_way:>11.1f}{one.stage_utilisation['decode']:>9.0%}{one.preemptions:>11}      "
         + "".join(f"{other.throughput_per_s:>10.4g}  " for other in others).rstrip()
     )
 best = max(zip(rates["alike"], seats, strict=True))

@@ -82,7 +82,7 @@ def test_without_headroom_a_transfer_needs_an_empty_seat():
     assert running.max() == POOL and lives.count(lives.sent, lives.arrived)[running == POOL].max() == 0
 
 
-@pytest.mark.parametrize("decode", [vllm, pytest.param(trtllm, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("decode", [vllm, trtllm])
 def test_alike_requests_have_an_interior_maximum(decode):
     """Seats add throughput until hand-offs go over in one batch: then the link and the decode worker take turns."""
     few, some, all_of_it, more = (rate(apart(decode(n))) for n in (12, 22, 32, 48))
@@ -98,7 +98,6 @@ def test_at_worst_link_and_decode_take_turns():
     assert rate(apart(vllm(48))) == pytest.approx(1e3 * fit / turn_ms, rel=0.03)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seats", [24, 28, 32, 48])
 def test_what_keeps_hand_offs_apart_keeps_the_throughput(seats):
     """One transfer at a time, or outputs of different lengths: no seats are too many, and the link's 7.45 prompts a second are reached within 2%."""
@@ -112,28 +111,24 @@ def slot(seats, clients, shapes=ALIKE, hold="blocks_and_seat"):
     return rate(apart(vllm(), pc.Vllm(max_num_seqs=seats), latency_ms=300.0, hold=hold), shapes, clients)
 
 
-@pytest.mark.slow
 def test_prefill_seats_below_the_staging_limit():
-    """24 clients never fill the pool: seats help until nobody waits for one (D5)."""
+    """24 clients never fill the pool: seats help until hardly anybody waits for one (D5)."""
     one, two, four, many = (slot(n, 24) for n in (1, 2, 4, 16))
-    assert one < two < four and many == pytest.approx(four)
+    assert one < two < four and many == pytest.approx(four, rel=0.02)
 
 
-@pytest.mark.slow
 def test_prefill_seats_above_the_staging_limit():
     """48 clients fill it: seats help at first, and then even less is served than with one (D5)."""
     one, two, four, many = (slot(n, 48) for n in (1, 2, 4, 16))
     assert one < two < four > 1.2 * many and many < one
 
 
-@pytest.mark.slow
 def test_prefill_seats_do_no_harm_to_varied_requests():
     """They do not fill the pool in one go."""
     one, four, many = (slot(n, 48, VARIED) for n in (1, 4, 16))
     assert one < four < many
 
 
-@pytest.mark.slow
 def test_a_seat_that_is_not_held_limits_no_transfers():
     """One seat a worker computes prompts one by one, and is free when one is done; held, it waits for the prompt's arrival."""
     assert slot(1, 24, hold="none") == slot(1, 24, hold="blocks") > 1.05 * slot(1, 24)

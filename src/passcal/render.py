@@ -55,14 +55,14 @@ def figure(value: float) -> str:
 
 
 def print_report(report: "Report", console: "Console", notes: Iterable[str] = ()) -> None:
-    """Latencies as a table, then rates, the window, what binds, and notes."""
+    """Latencies as a table, parts of the hand-off among them where there is one, then rates, the window, what binds, and notes."""
     from rich.table import Table
 
     table = Table("ms", "mean", *QUANTILES, title="Latency", title_justify="left", pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    for label, name in ROWS.items():
-        measured = getattr(report, name)
+    rows = {label: getattr(report, name) for label, name in ROWS.items()}
+    for label, measured in {**rows, **report.hand_off_ms}.items():
         table.add_row(label, figure(measured.mean), *map(figure, measured.quantiles(QUANTILES.values())))
     console.print(table)
     window, binding = report.window, report.binding
@@ -72,6 +72,8 @@ def print_report(report: "Report", console: "Console", notes: Iterable[str] = ()
         "window": f"{WINDOWS[window.kind]}: {window.requests:,} requests, {window.passes:,} passes, {figure(window.length_ms)} ms",
         "interval": f"95%: TTFT mean ± {figure(window.half_width_ms)} ms, p99 ± {figure(window.p99_half_width_ms)} ms",
         "capacity": f"{figure(report.capacity_per_s)} requests/s, where the queue is never empty",
+        "busy": ", ".join(f"{stage} {share:.0%}" for stage, share in report.stage_utilisation.items()) + " of the time",
+        "staging": f"{report.staging_stalls:,} hand-offs waited for memory of the decode side",
         "binding": f"{binding}: {binding.why}",
         "KV": f"{report.block_utilisation:.0%} held on average, {report.block_utilisation_peak:.0%} at most",
         "evicted": f"{report.preemptions:,} times, {report.recomputed_tokens:,} tokens computed again"
@@ -81,6 +83,10 @@ def print_report(report: "Report", console: "Console", notes: Iterable[str] = ()
         del lines["start-up"]
     if not window.half_width_ms:
         del lines["interval"]
+    if not report.hand_off_ms:
+        del lines["busy"]
+    if not report.staging_stalls:
+        del lines["staging"]
     if math.isnan(report.capacity_per_s):
         del lines["capacity"]
     if math.isnan(report.block_utilisation):

@@ -93,7 +93,16 @@ def test_evaluate(passcal, apart):
     report = pc.evaluate(LOOP, deployment(), TIMING)
     assert told["ttft_steady_mean"] == report.ttft_ms.mean
     assert told["throughput_rps"] == report.throughput_per_s
-    assert "requests/s" in passcal("evaluate", apart).stdout
+    assert told["transfer_mean"] == report.hand_off_ms["transfer"].mean > 0
+
+
+def test_the_table_tells_of_the_hand_off(passcal, apart, closed):
+    """Its parts as rows, who is busy, and who waited for memory; nothing of it where nothing is handed over."""
+    shown = passcal("evaluate", apart, "--set", "deployment.decode.engine.num_gpu_blocks=16").stdout
+    assert all(word in shown for word in ("hold", "transfer", "attach", "requests/s"))
+    assert "busy       prefill " in shown and ", decode " in shown
+    assert " hand-offs waited for memory of the decode side" in shown
+    assert not any(word in passcal("evaluate", closed).stdout for word in ("transfer", "busy", "staging"))
 
 
 def test_replay(passcal, apart, trace):
