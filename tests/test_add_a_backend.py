@@ -80,6 +80,28 @@ def test_it_has_all_that_the_house_gives(checkout: Path):
     assert told == ["cycle", 37, "seats", [30, 67], [7]]
 
 
+APART = {  # what is changed, and when the tokens of 100/3 appear: 20 ms of prefill, 4 ms of transfer, 6 ms a row
+    "hold='none'": [20, 30, 36],
+    "hold='blocks_and_seat', prefill_inflight_cap=1": [20, 30, 36],
+    "first_token='decode'": [24, 30, 36],
+    "first_token='decode_pass'": [34.1, 40.1, 46.1],  # a chunk of one token costs 10.1
+}
+
+
+@pytest.mark.parametrize("changed", APART)
+@pytest.mark.parametrize("sent", ["last_chunk", "each_chunk"])
+def test_it_stands_on_either_side_of_a_hand_off(checkout: Path, changed: str, sent: str):
+    """`try_apart.py`, and what may be asked of a deployment that is apart; what a prompt keeps comes back, so the next one is served alike."""
+    script = (checkout / "try_apart.py").read_text(encoding="utf-8")
+    first, link = "[(0.0, 100, 3)]", "latency_ms=4)"
+    assert script.count(first) == script.count(link) == 1
+    script = script.replace(first, "[(0.0, 100, 3), (100.0, 100, 3)]")
+    script = script.replace(link, f"latency_ms=4, transfer_start='{sent}'), {changed}")
+    more = script.splitlines()[-1].replace("token_ms(0)", "token_ms(1)")
+    one, other = (json.loads(line) for line in run(checkout, f"{script}\n{more}").splitlines())
+    assert one == pytest.approx(APART[changed]) and other == pytest.approx([100 + ms for ms in APART[changed]])
+
+
 def test_it_refuses_by_name(checkout: Path):
     asks = "pc.evaluate(pc.Workload.closed_loop(9, 2, 1, prefix=4, requests=1), pc.engine('static'), pc.LinearTiming())"
     code = f"import passcal as pc\ntry: {asks}\nexcept pc.Unsupported as refusal: print(refusal)"
