@@ -8,7 +8,7 @@ import pytest
 
 import passcal as pc
 from tools.validation import __main__ as command
-from tools.validation import pd_vs_agg, seats
+from tools.validation import pd_apart, pd_vs_agg, seats
 from tools.validation.page import renewed
 from tools.validation.pd_vs_agg import stalls
 from tools.validation.rates import held
@@ -60,9 +60,11 @@ def test_no_place_of_the_committed_page_is_empty():
 
 @pytest.mark.skipif(not (command.DATA / "measurements").is_dir(), reason="the measurements are not beside the checkout")
 def test_the_quick_tables_are_current():
-    """What takes no replay is made again."""
+    """What takes no long replay is made again."""
     text = (ROOT / "docs" / "design" / "validation.md").read_text()
-    tables = pd_vs_agg.sections(command.DATA) | seats.sections(command.DATA)
+    tables = {
+        name: table for part in (pd_vs_agg, pd_apart, seats) for name, table in part.sections(command.DATA).items()
+    }
     assert all(f"<!-- table: {name} -->\n{table}\n<!-- end -->" in text for name, table in tables.items())
 
 
@@ -90,6 +92,30 @@ def test_what_an_arriving_prompt_costs():
     with_prompts, without = stalls("pair", pd.DataFrame(arm), pd.DataFrame(apart))
     assert float(with_prompts[5].replace(",", "")) == pytest.approx(prefill - 10.0, rel=0.05)
     assert float(without[5]) == 0.0
+
+
+def test_what_prefill_and_decode_apart_would_have_been():
+    """Two workers, prompts of 200 ms at 3/s, passes of 10 ms: replicas stall decodes, a decode worker does not, and prefill alone carries 0.6."""
+    measured = {name: [10.0] for name in pd_vs_agg.FIGURES.values()} | {"median_itl_ms": [10.0]}
+    stated = {
+        "isl": [2000],
+        "osl": [100],
+        "request_rate": [3.0],
+        "burstiness_gamma_shape": [100.0],
+        "num_prompts": [200],
+    }
+    mean = 10.0 / (1 - 3.0 * 0.1)  # each prompt stalls 100 ms
+    arm = measured | stated | {"topology": ["agg 2replicas"], "req_tput": [3.0], "mean_itl_ms": [mean]}
+    rows = pd_apart.compared("pair", pd.DataFrame(arm), pd.DataFrame(arm | {"topology": ["disagg 1P1D"]}))
+    cells = {row[1]: row for row in rows}
+    assert rows[0][0] == "pair, disagg 1P1D" and list(cells) == list(pd_vs_agg.FIGURES)
+    assert cells["ITL p50"][2].startswith("10 / 10 ") and cells["ITL p50"][7] == "+0%"
+    assert cells["ITL p99"][2].startswith("10 / 210 ") and cells["ITL p99"][7] == cells["ITL p99"][8] == "-95%"
+    instant, linked = (float(cells["TTFT mean"][k].replace(",", "")) for k in (4, 5))
+    assert instant == pytest.approx(
+        200 + 1.5 * 10 + 10, abs=2
+    )  # an arrival waits one to two passes (V12), and one makes the token again
+    assert linked - instant == pytest.approx(2000 * pd_apart.KV_BYTES / 10e6, rel=0.05)
 
 
 def test_tokens_held_while_somebody_waits():

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.validation import burst, cadence, early, held_out, misses, options, pd_vs_agg, rates, seats
+from tools.validation import burst, cadence, early, held_out, misses, options, pd_apart, pd_vs_agg, rates, seats
 from tools.validation.page import renewed, write_whole
 
 __all__ = ["main", "tables"]
@@ -44,7 +44,7 @@ def tables(data: Path) -> Iterator[tuple[str, str]]:
     yield from misses.sections(halves).items()
     yield "early", early.early(halves)
     yield "options", options.changed(halves)
-    for part in (pd_vs_agg, rates, burst, cadence, seats):
+    for part in (pd_vs_agg, pd_apart, rates, burst, cadence, seats):
         yield from part.sections(data).items()
 
 

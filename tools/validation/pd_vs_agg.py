@@ -7,7 +7,7 @@ import pandas as pd
 
 from tools.validation.tables import markdown, number
 
-__all__ = ["sections"]
+__all__ = ["FIGURES", "WORKERS", "only", "pairs", "sections", "stall"]
 
 FIGURES = {
     "TTFT mean": "mean_ttft_ms",
@@ -22,9 +22,18 @@ WORKERS = {"disagg 1P1D": 1, "disagg 2P1D": 2}  # prefill workers
 
 def sections(data: Path) -> dict[str, str]:
     """Signs and order, and who prefills."""
+    found = pairs(data)
+    return {
+        "pd-order": markdown(ORDER_HEAD, [row for pair in found for row in order(*pair)]),
+        "pd-stalls": markdown(STALL_HEAD, [row for pair in found for row in stalls(*pair)]),
+    }
+
+
+def pairs(data: Path) -> list[tuple[str, pd.DataFrame, pd.DataFrame]]:
+    """Name, runs with replicas and runs with prefill and decode apart."""
     runs = pd.read_csv(data / "measurements" / "05_llmd_exp7_pd_vs_agg.csv")
     runs["prompt"] = runs["isl"].round(-3)
-    pairs = [
+    return [
         (
             f"{gpu} {prompt}/{osl}",
             group[group["topology"].str.startswith("agg")],
@@ -32,10 +41,6 @@ def sections(data: Path) -> dict[str, str]:
         )
         for (gpu, prompt, osl), group in runs.groupby(["gpu", "prompt", "osl"])
     ]
-    return {
-        "pd-order": markdown(ORDER_HEAD, [row for pair in pairs for row in order(*pair)]),
-        "pd-stalls": markdown(STALL_HEAD, [row for pair in pairs for row in stalls(*pair)]),
-    }
 
 
 ORDER_HEAD = ("pair", "ms", "replicas", "disaggregated", "difference", "repeats apart")
@@ -66,27 +71,28 @@ STALL_HEAD = (
 
 
 def stalls(name: str, replicas: pd.DataFrame, apart: pd.DataFrame) -> list[list[str]]:
-    """What an arriving prompt costs a running request.
-
-    A request decodes for `(osl - 1) * itl` and is held up for `(osl - 1) * (itl - median)`; meanwhile `rate * (osl - 1) * itl` prompts
-    arrive. So each of them holds it up for `(itl - median) / (rate * itl)` on average: a prompt's prefill over the number of workers where
-    every worker prefills, nothing where its own does not.
-    """
+    """What an arriving prompt costs a running request, and what follows from it."""
     rows = []
     for k, arm in enumerate((replicas, apart)):
         topology = only(arm["topology"])
         prefills = WORKERS.get(topology, 0)
         workers = prefills + 1 if prefills else int(topology.split()[1][0])
-        itl, beyond, rate = (
-            arm["mean_itl_ms"].mean(),
-            (arm["mean_itl_ms"] - arm["median_itl_ms"]).mean(),
-            arm["req_tput"].mean() / 1e3,
-        )
-        stall = beyond / (rate * itl)
-        load = f"{rate * stall * workers / prefills:.2f}" if prefills else ""
-        numbers = [number(value) for value in (beyond, stall, stall * workers, arm["median_ttft_ms"].mean())]
+        beyond, held_up = (arm["mean_itl_ms"] - arm["median_itl_ms"]).mean(), stall(arm)
+        load = f"{arm['req_tput'].mean() / 1e3 * held_up * workers / prefills:.2f}" if prefills else ""
+        numbers = [number(value) for value in (beyond, held_up, held_up * workers, arm["median_ttft_ms"].mean())]
         rows.append([name if k == 0 else "", topology, str(workers), *numbers, load])
     return rows
+
+
+def stall(arm: pd.DataFrame) -> float:
+    """How long an arriving prompt holds up a running request, on average (ms).
+
+    A request decodes for `(osl - 1) * itl` and is held up for `(osl - 1) * (itl - median)`; meanwhile `rate * (osl - 1) * itl` prompts
+    arrive. So each of them holds it up for `(itl - median) / (rate * itl)` on average: a prompt's prefill over the number of workers where
+    every worker prefills, nothing where its own does not.
+    """
+    beyond, rate = (arm["mean_itl_ms"] - arm["median_itl_ms"]).mean(), arm["req_tput"].mean() / 1e3
+    return float(beyond / (rate * arm["mean_itl_ms"].mean()))
 
 
 def only(column: Any) -> str:
