@@ -1,7 +1,7 @@
 """The sections `engine`, `deployment` and `timing` of a configuration: the engines, and what their passes cost.
 
 With prefill and decode apart, `engine` and `timing` say what both sides share. A side's own `engine` goes over it option by option, or stands alone if
-it names another backend; a side's own `timing` takes its place.
+it names another backend; a side's own `timing` takes its place. An `encoder` in front has an engine of its own.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any
 from passcal.errors import SpecError, Unsupported
 from passcal.fitting_stages import Timings
 from passcal.sections import checked, chosen, made, shown
-from passcal.spec.deployment import Aggregated, Deployment, Disaggregated, Link
+from passcal.spec.deployment import Aggregated, Deployment, Disaggregated, Encoder, Link
 from passcal.spec.engine import ENGINES, EngineSpec, engine
 from passcal.timing.base import TimingModel
 from passcal.timing.linear import LinearTiming
@@ -37,7 +37,10 @@ def read_deployment(config: Mapping[str, Any]) -> tuple[Deployment, Timings]:
     for name in ("engine", "timing"):
         if config.get(name) is None:
             raise SpecError(f"{name} is missing: add this section")
-    return read_aggregated(config["engine"], around), read_timing(config["timing"])
+    price = read_timing(config["timing"])
+    encoder, own = read_encoder(around, price)
+    deployed = around if encoder is None else {**around, "encoder": encoder}
+    return read_aggregated(config["engine"], deployed), {"encoder": own, "engine": price} if own else price
 
 
 def kind_of(given: Any) -> tuple[str, Any]:
@@ -59,6 +62,8 @@ def aggregated_only(given: Any) -> Any:
         raise Unsupported(
             f"deployment.kind={kind!r}: is not screened or swept; ask passcal evaluate, replay or capacity, or remove kind"
         )
+    if isinstance(around, Mapping) and around.get("encoder") is not None:
+        raise Unsupported("deployment.encoder: is not screened or swept; ask passcal evaluate, replay or capacity")
     return around
 
 
@@ -80,16 +85,18 @@ def read_engine(section: Any, path: str) -> EngineSpec:
 def read_disaggregated(config: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Disaggregated, Timings]:
     """`prefill:` and `decode:`, each with what its `engine` and `timing` have of their own; the link; and the arguments of `Disaggregated`."""
     checked(given, "deployment", ("kind", *Disaggregated.model_fields))
-    around = {name: value for name, value in given.items() if name not in (*SIDES, "link")}
+    around = {name: value for name, value in given.items() if name not in (*SIDES, "link", "encoder")}
     sides = {side: {} if given.get(side) is None else given[side] for side in SIDES}
     for side in SIDES:
         checked(sides[side], f"deployment.{side}", ("engine", "timing"))
     check_shared(config, sides)
     prefill, decode = (side_engine(config.get("engine"), sides[side].get("engine"), side) for side in SIDES)
     timing = {side: side_timing(config.get("timing"), sides[side].get("timing"), side) for side in SIDES}
-    link = read_link(given.get("link"))
-    owner, parts = ("Disaggregated",), {"prefill": prefill, "decode": decode, "link": link, **around}
-    return made("deployment", owner, lambda: Disaggregated(**parts)), timing
+    encoder, price = read_encoder(given, timing["prefill"])
+    owner, parts = ("Disaggregated",), {"prefill": prefill, "decode": decode, "encoder": encoder, **around}
+    link = read_link(given.get("link"), "deployment.link")
+    deployment = made("deployment", owner, lambda: Disaggregated(link=link, **parts))
+    return deployment, {"encoder": price, **timing} if price else timing
 
 
 def check_shared(config: Mapping[str, Any], sides: Mapping[str, Mapping[str, Any]]) -> None:
@@ -132,12 +139,30 @@ def side_timing(shared: Any, own: Any, side: str) -> TimingModel:
     return read_timing(shared) if own is None else read_timing(own, f"deployment.{side}.timing")
 
 
-def read_link(section: Any) -> Link | None:
-    """What the KV moves over; left out or null: it is there at once."""
+def read_encoder(given: Any, timing: TimingModel) -> tuple[Encoder | None, TimingModel | None]:
+    """`encoder:` of a deployment, if it has one, and what its passes cost: its own `timing`, or that of the engine behind it."""
+    section = given.get("encoder") if isinstance(given, Mapping) else None
+    if section is None:
+        return None, None
+    path = "deployment.encoder"
+    checked(section, path, (*Encoder.model_fields, "timing"))
+    parts = {name: value for name, value in section.items() if name not in ("engine", "link", "timing")}
+    if section.get("engine") is None and section.get("timing") is not None:
+        raise SpecError(f"{path}.timing: prices passes, and there is no {path}.engine; add that, or remove this")
+    runs = None if section.get("engine") is None else read_engine(section["engine"], f"{path}.engine")
+    link = read_link(section.get("link"), f"{path}.link")
+    encoder = made(path, ("Encoder",), lambda: Encoder(engine=runs, link=link, **parts))
+    if runs is None:
+        return encoder, None
+    return encoder, timing if section.get("timing") is None else read_timing(section["timing"], f"{path}.timing")
+
+
+def read_link(section: Any, path: str) -> Link | None:
+    """What moves over it; left out or null: it is there at once."""
     if section is None:
         return None
-    checked(section, "deployment.link", Link.model_fields)
-    return made("deployment.link", ("Link",), lambda: Link(**section))
+    checked(section, path, Link.model_fields)
+    return made(path, ("Link",), lambda: Link(**section))
 
 
 def read_timing(section: Any, path: str = "timing") -> TimingModel:

@@ -179,3 +179,66 @@ def test_aggregated_may_be_said(passcal, closed, command):
         for said in ((), ("--set", "deployment.kind=aggregated"))
     )
     assert one.exit_code == 0 and one.stdout == other.stdout
+
+
+IMAGES = pc.Workload.closed_loop(shapes=[{"isl": 64, "osl": 8, "vision_tokens": 32}], concurrency=4)
+NO_LENGTHS = ("--set", "workload={mode: closed, concurrency: 4, shapes: [{isl: 64, osl: 8, vision_tokens: 32}]}")
+
+
+def test_an_encoder_has_an_engine_of_its_own(passcal, apart, closed):
+    """In front of either kind; its passes cost what is said there, or what those behind it do."""
+    encoder = "deployment.encoder={engine: {backend: vllm, max_num_seqs: 2, max_num_batched_tokens: 64}, workers: 2, link: {gb_per_s: 1, kv_bytes_per_token: 9}}"
+    spec = pc.Encoder(
+        engine=pc.Vllm(max_num_seqs=2, max_num_batched_tokens=64),
+        workers=2,
+        link=pc.Link(gb_per_s=1, kv_bytes_per_token=9),
+    )
+    own = "deployment.encoder.timing={kind: linear, prefill: [2.0]}"
+    cheap, dear = pc.LinearTiming(prefill=(2.0,)), TIMING["prefill"]
+    for file, behind, timing in (
+        (apart, deployment(encoder=spec), TIMING),
+        (closed, pc.Aggregated(pc.Vllm(max_num_seqs=8), encoder=spec), {"engine": dear}),
+    ):
+        for settings, price in (((encoder,), dear), ((encoder, own), cheap)):
+            asked = [word for setting in settings for word in ("--set", setting)]
+            told = json.loads(passcal("evaluate", file, *NO_LENGTHS, *asked, "--json").stdout)
+            report = pc.evaluate(IMAGES, behind, {"encoder": price, **timing})
+            assert told["ttft_steady_mean"] == report.ttft_ms.mean
+
+
+def test_an_encoder_may_be_a_time_alone(passcal, closed):
+    told = json.loads(
+        passcal("evaluate", closed, *NO_LENGTHS, "--set", "deployment.encoder.latency_ms=7", "--json").stdout
+    )
+    spec = pc.Aggregated(pc.Vllm(max_num_seqs=8), encoder=pc.Encoder(latency_ms=7))
+    assert told["ttft_steady_mean"] == pc.evaluate(IMAGES, spec, TIMING["prefill"]).ttft_ms.mean
+
+
+ENCODERS = {
+    "deployment.encoder={workers: 2}": "deployment.encoder.engine and latency_ms: exactly one of both is needed",
+    "deployment.encoder={speed: 2}": "deployment.encoder.speed=2: unknown key; known are engine, workers",
+    "deployment.encoder={engine: {backend: vllm, max_num_seqs: 0}}": "deployment.encoder.engine.max_num_seqs=0: must be",
+    "deployment.encoder={latency_ms: 2, timing: {kind: linear}}": "deployment.encoder.timing: prices passes",
+    "deployment.encoder={engine: {backend: vllm}, link: {gb_per_s: -1, kv_bytes_per_token: 1}}": "deployment.encoder.link.gb_per_s=-1: must be",
+    "deployment.encoder={latency_ms: 2}": "encoder: no request has vision_tokens",
+}
+
+
+@pytest.mark.parametrize("setting", ENCODERS)
+def test_an_encoder_is_refused_by_path(passcal, apart, closed, setting):
+    for file in (apart, closed):
+        result = passcal("evaluate", file, "--set", setting)
+        assert result.exit_code == 2 and ENCODERS[setting] in result.stderr and len(result.stderr) < 220
+
+
+@pytest.mark.parametrize("command", ["screen", "sweep"])
+def test_tables_of_candidates_take_no_encoder(passcal, closed, command):
+    result = passcal(
+        command,
+        closed,
+        "--set",
+        "grid={engine.max_num_seqs: [4, 8]}",
+        "--set",
+        "deployment.encoder={latency_ms: 2}",
+    )
+    assert result.exit_code == 2 and "deployment.encoder: is not screened or swept" in result.stderr
