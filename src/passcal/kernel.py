@@ -340,7 +340,10 @@ def repeat(state: State, rank: Any, k: int) -> None:
     number, rows, context = rank.number, rank.crowd, rank.crowd_kv
     start, end = rank.start_ms, rank.end_ms
     row.block_ms = row.blocks * (end - start)
-    while number < last and state.bucket_head[k, number % ring] == NOBODY and news > (start if rank.lookahead else end):
+    early = (
+        rank.lookahead and not rank.ahead
+    )  # hand-offs that ask look at the pass in flight, so it must be that of their instant
+    while number < last and state.bucket_head[k, number % ring] == NOBODY and news > (start if early else end):
         if rank.memory:
             need = state.residues[k, (number + 1) % rank.block_size]
             if need > rank.free:
