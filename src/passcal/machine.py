@@ -41,8 +41,13 @@ class Machine:
 
     @property
     def rank(self) -> Any:
-        """The RANK row."""
+        """The RANK row, of the first rank."""
         return self.state.ranks[0]
+
+    @property
+    def by_content(self) -> bool:
+        """Whether some rank keeps KV by content."""
+        return bool(self.state.ranks["identities"].any())
 
     def advance(self, passes: int) -> int:
         """Run until the kernel's own conditions hold or this many more passes have been planned; returns DONE, SLICE or CYCLE.

@@ -81,8 +81,8 @@ class LimitCycle:
         patience = most if self.jump_after is None else min(self.jump_after, most)
         if search(machine, patience, self.strict):
             return self._turn(machine, startup, ())
-        evicting = machine.world["preemptions"] > 0
-        if self.jump_after is not None and not evicting and (jumped := jump(machine)) is not None:
+        alone = machine.world["stages"] == 1 and not machine.world["preemptions"]
+        if self.jump_after is not None and alone and (jumped := jump(machine)) is not None:
             note = (
                 f"start-up is longer than {patience} passes: this is the cycle of the cohorts that the burst tends to"
             )
@@ -95,7 +95,7 @@ class LimitCycle:
             )
         note = f"no limit cycle within {most} passes: a window is used instead"
         if machine.world["passes"] < most:
-            why = "cached KV is part of the state" if machine.rank["identities"] else "sequences go on being evicted"
+            why = "cached KV is part of the state" if machine.by_content else "sequences go on being evicted"
             note = f"{why}, no limit cycle in {int(machine.world['passes'])} passes: a window is used instead"
         return Window().measure_from(machine, startup, (note,))
 
@@ -218,7 +218,7 @@ def search(machine: Machine, passes: int, stubborn: bool = True) -> bool:
     sequences go on being evicted: such runs hardly ever close a cycle, and their passes are dear.
     """
     world = machine.world
-    if machine.rank["identities"]:
+    if machine.by_content:
         return False
     world["logging"], world["watch"] = 0, 1
     while passes > 0:
