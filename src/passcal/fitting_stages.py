@@ -214,6 +214,10 @@ def fit_decode(deployment: Disaggregated, lengths: Lengths, identities: bool) ->
         osl[goes], most[goes] = fit.osl, fit.most
         check_reserve(deployment, fit, over)
     fit.rank["attaching"] = 1
+    if (
+        deployment.first_token == "decode_pass"
+    ):  # a row may hold a block more than its tokens fill, and a crowd counts none of them
+        fit.rank["crowded"] *= fit.rank["memory"] == 0
     fit.rank["ahead"] = fit.rank["lookahead"] & fit.rank["memory"]
     return replace(fit, osl=osl, most=most, room=fit.room + 64)
 

@@ -43,7 +43,8 @@ def hand_over(state: State, now: float) -> None:
     for n in range(world.leaving):
         i, upto = state.leaving[n, 0], state.leaving[n, 1]
         if upto != LEFT:
-            send(state, i, upto, now)
+            if upto <= state.sequences[i].computed:  # one that was preempted by now has nothing to send (D4)
+                send(state, i, upto, now)
         elif goes_on(state, i):
             go_on(state, i, now)
         else:
@@ -62,22 +63,18 @@ def hand_over(state: State, now: float) -> None:
 @jit
 def go_on(state: State, i: int, now: float) -> None:
     """This stage is done with leg i: what has not been sent is, and it asks for memory, if it has not yet."""
-    hand, hop = hand_of(state, i), state.hops[i % state.world[0].stages]
+    hand = hand_of(state, i)
     hand.ready = 1
-    if not hop.each_chunk:
-        send(state, i, 1 * state.legs[i].isl, now)
+    send(state, i, 1 * state.legs[i].isl, now)
     if hand.open == 0:
         arrived(state, i, now)
 
 
 @jit
 def send(state: State, i: int, upto: int, now: float) -> None:
-    """A transfer of the tokens up to this one that were not sent before; it waits for the grant, which leg i asks for with its first (D4, D6).
-
-    One that was preempted by now has nothing to send.
-    """
+    """A transfer of the tokens up to this one that were not sent before; it waits for the grant, which leg i asks for with its first (D4, D6)."""
     hand, hop = hand_of(state, i), state.hops[i % state.world[0].stages]
-    if not goes_on(state, i) or upto <= hand.sent or upto > state.sequences[i].computed:
+    if not goes_on(state, i) or upto <= hand.sent:
         return
     t = open_transfer(state, i, upto - hand.sent)
     hand.sent = upto

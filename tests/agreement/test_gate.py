@@ -16,6 +16,7 @@ from tools import oracle
 
 from .battery import NAMES, SCENARIOS, answered, disagreements, scenario
 from .drawn import scenarios
+from .drawn_apart import apart
 from .mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,21 @@ def test_drawn_scenarios(asked):
 @given(scenarios())
 def test_many_drawn_scenarios(asked):
     """Nor when it looks for longer."""
+    assert disagreements(asked) == []
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(apart())
+def test_drawn_scenarios_apart(asked):
+    """With prefill and decode apart neither."""
+    assert disagreements(asked) == []
+
+
+@pytest.mark.slow
+@settings(max_examples=1500, suppress_health_check=[HealthCheck.too_slow])
+@given(apart())
+def test_many_drawn_scenarios_apart(asked):
+    """Nor there when it looks for longer."""
     assert disagreements(asked) == []
 
 

@@ -90,7 +90,7 @@ def load_prompts(state: State, rank: Any, own: Any, k: int, now: float) -> int:
             request, s, life = state.legs[i], state.sequences[i], state.trtllm_lives[i]
             if (s.computed + s.given == life.prompt) != (last == 1):
                 continue
-            if s.computed == 0:
+            if s.held == 0:
                 rank.resuming -= request.preemptions > 0
                 s.held = (life.prompt + rank.block_size - 1) // rank.block_size
                 rank.free -= s.held
@@ -150,6 +150,7 @@ def land(state: State, k: int) -> None:
             if s.generated == state.legs[i].osl:
                 leave(state, rank, i)
                 left += 1
+                rank.resuming -= s.held == 0  # it was paused with its last token in flight (T12)
                 life.state, life.wasted = DONE, life.rode > number
                 if not kept_back(state, rank, i):
                     let_go(state, k, i)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from passcal.calendar.trtllm_capacity import KEPT, LEAVER, ROW
+from passcal.calendar.trtllm_capacity import KEPT, PROMPT, ROW
 from passcal.core.compiled import jit
 from passcal.core.rank import HELD_BUDGET
 from passcal.core.tables import State
@@ -62,22 +62,25 @@ def balance(state: State, lead: Any, first: int) -> None:
 def walk(state: State, rank: Any, own: Any, k: int) -> int:
     """Sort the kept ones into rows and prompts (T4); returns the tokens that the prompts lack.
 
-    Rows always fit: a prompt that finishes has spent a token at least, and costs no more as a row.
+    Rows always fit: a prompt that finishes has spent a token at least, and costs no more as a row. One that was paused may stand before rows that came
+    with their KV (D10).
     """
-    wanted = 0
+    wanted, cut = 0, False
     own.prompts, own.rows = 0, 0
     for j in range(own.kept):
         i = state.lists[k, KEPT, j]
-        life = state.trtllm_lives[i]
-        if life.state == ROW:
+        if state.trtllm_lives[i].state == ROW:
             state.lists[k, ROWS, own.rows] = i
             own.rows += 1
-        elif life.state != LEAVER:
+    for j in range(own.kept):
+        i = state.lists[k, KEPT, j]
+        life = state.trtllm_lives[i]
+        if life.state == PROMPT and not cut:
             s = state.sequences[i]
             left = life.prompt - s.computed
             if own.chunking == UNCUT and own.rows + wanted + left > rank.budget:  # T10
-                rank.held_by = HELD_BUDGET
-                break
+                rank.held_by, cut = HELD_BUDGET, True
+                continue
             s.given = left
             wanted += left
             state.lists[k, PROMPTS, own.prompts] = i

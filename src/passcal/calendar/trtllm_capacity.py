@@ -1,6 +1,6 @@
 """TensorRT-LLM's capacity policies: which seated requests may be in a pass at all, and who is paused for them (T1-T3).
 
-A request's life has four states. A prompt is fresh while nothing of it is computed and partial between chunks; a row decodes; a leaver,
+A request's life has four states. A prompt is fresh while it holds nothing and partial between chunks; a row decodes; a leaver,
 under overlap only, has its last token in flight. Started requests hold blocks: a prompt from its first chunk on its whole prompt's.
 """
 
@@ -81,7 +81,7 @@ def keep_next_tokens(state: State, rank: Any, own: Any, k: int) -> None:
             continue
         rank.held_by = HELD_BLOCKS
         end -= 1
-        while end >= j and state.sequences[state.running[k, end]].computed == 0:
+        while end >= j and state.sequences[state.running[k, end]].held == 0:
             end -= 1
         if end < j:
             return
@@ -93,7 +93,7 @@ def next_blocks(state: State, rank: Any, i: int) -> int:
     """Blocks that request i takes for its next token: a fresh prompt its whole prompt's, a partial one none (T2)."""
     s, life = state.sequences[i], state.trtllm_lives[i]
     if life.state == PROMPT:
-        return 0 if s.computed > 0 else (life.prompt + rank.block_size - 1) // rank.block_size
+        return 0 if s.held > 0 else (life.prompt + rank.block_size - 1) // rank.block_size
     return 1 if s.computed == s.held * rank.block_size else 0
 
 

@@ -51,7 +51,7 @@ def plan(state: State, k: int, now: float) -> int:
         moved = rank.preempted  # that plan was formed when the last pass landed, and has no rows
     elif not rank.draining:
         seen = rank.start_ms if rank.lookahead and not rank.idle and not rank.launching else now
-        rows = decide(state, rank, k, seen)  # V12
+        rows = decide_as_then(state, rank, k, seen)  # V12
         moved = rank.preempted
         if rows == 0 and rank.launching and not rank.idle:
             launch.drain(rank)
@@ -64,9 +64,8 @@ def plan(state: State, k: int, now: float) -> int:
         if rank.launching:
             rank.draining = 0
     rank.drained = 0
-    rank.again = (
-        rows == 0 and moved > 0 and rank.staging > 0
-    )  # hand-offs may hold what the last one running lacks (D10)
+    kept = rank.staging > 0 or rank.holding > 0
+    rank.again = rows == 0 and moved > 0 and kept  # hand-offs may hold what the last one running lacks (D5, D10)
     if rows > 0:
         sum_up(state, rank, k, max(now, rank.end_ms))
     return rows
@@ -316,13 +315,20 @@ def land(state: State, k: int) -> None:
 
 @jit
 def plan_ahead(state: State, rank: Any, k: int) -> None:
-    """Form the plan that was formed when the pass that lands began, with memory and seats as they were then; what ended in the meantime is free from now on."""
+    """Form the plan that was formed when the pass that lands began; what ended in the meantime is free from now on."""
+    rank.planned = decide_as_then(state, rank, k, rank.start_ms)
+    release_ahead(state, rank, k)
+
+
+@jit
+def decide_as_then(state: State, rank: Any, k: int, horizon: float) -> int:
+    """Decide with memory and seats as they were when the plan was formed, whatever hand-offs took or set free since (D5, D6)."""
     rank.free += rank.shift
-    rank.planned = decide(state, rank, k, rank.start_ms)
+    rows = decide(state, rank, k, horizon)
     rank.free -= rank.shift
     rank.keeping -= rank.seats_shift
     rank.shift, rank.seats_shift = 0, 0
-    release_ahead(state, rank, k)
+    return rows
 
 
 @jit

@@ -12,7 +12,7 @@ from passcal.core.compiled import jit
 from passcal.core.rank import free_seats, seats_taken
 from passcal.core.tables import NOBODY, State
 
-__all__ = ["room", "shifted"]
+__all__ = ["room", "seated", "shifted"]
 
 BLOCKED = -1
 
@@ -20,7 +20,19 @@ BLOCKED = -1
 @jit
 def shifted(rank: Any) -> bool:
     """Whether a plan that is formed already, but not yet here, must not see what happens to memory and seats now."""
-    return rank.ahead > 0 and rank.flying > 0
+    return rank.ahead > 0 and (
+        rank.flying > 0 or rank.waited > 0
+    )  # a rank that sits out its group's pass has decided too (E1)
+
+
+@jit
+def seated(state: State, rank: Any, k: int) -> int:
+    """Sequences in a seat, without those that a stop token has ended: of them a wasted row may still be to run."""
+    taken = seats_taken(rank)
+    if rank.stopping:
+        for j in range(rank.running):
+            taken -= state.legs[state.running[k, j]].done_ms >= 0.0
+    return taken
 
 
 @jit
@@ -44,7 +56,7 @@ def room(state: State, rank: Any, k: int) -> int:
         budget -= new
     if free < 0:
         return BLOCKED
-    free = resumed_leave(state, rank, free, budget)
+    free = resumed_leave(state, rank, k, free, budget)
     return free - rank.shift if free >= 0 else BLOCKED
 
 
@@ -62,7 +74,7 @@ def crowd_leaves(state: State, rank: Any, k: int) -> tuple[int, int]:
 
 
 @jit
-def resumed_leave(state: State, rank: Any, free: int, budget: int) -> int:
+def resumed_leave(state: State, rank: Any, k: int, free: int, budget: int) -> int:
     """Blocks that are left when those who wait to resume have taken theirs; BLOCKED: they cannot all."""
     i, seats = rank.waiting_head, free_seats(rank)
     while i != NOBODY:
@@ -71,7 +83,7 @@ def resumed_leave(state: State, rank: Any, free: int, budget: int) -> int:
         past = hits * rank.block_size
         new = min(length - past, budget)
         gate = length if rank.reserve_full else past + new
-        spare = free - (rank.mark if seats_taken(rank) > 0 else 0)
+        spare = free - (rank.mark if seated(state, rank, k) > 0 else 0)
         if seats <= 0 or new <= 0 or blocks.cover(gate, rank.block_size) - hits + idle_hits > spare:
             return BLOCKED
         free -= blocks.cover(past + new, rank.block_size) - hits + idle_hits

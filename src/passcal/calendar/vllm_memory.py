@@ -3,11 +3,11 @@
 from typing import Any
 
 from passcal.calendar import speculation
-from passcal.calendar.vllm_ahead import room, shifted
+from passcal.calendar.vllm_ahead import room, seated, shifted
 from passcal.core import blocks, crowd, remains
 from passcal.core.compiled import jit
 from passcal.core.hand import kept_back
-from passcal.core.rank import forget, push_front, seats_taken
+from passcal.core.rank import forget, push_front
 from passcal.core.tables import NOBODY, State
 
 __all__ = [
@@ -197,7 +197,7 @@ def reserve(state: State, k: int, i: int) -> bool:
     if rank.resuming > 0 and not ahead:
         return False
     spare = room(state, rank, k) if ahead else rank.free
-    if need > spare - (rank.mark if seats_taken(rank) > 0 else 0):
+    if need > spare - (rank.mark if seated(state, rank, k) > 0 else 0):
         return False
     if ahead:
         rank.shift += need

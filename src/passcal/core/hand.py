@@ -42,7 +42,7 @@ def kept_back(state: State, rank: Any, i: int) -> bool:
 @jit
 def seat_is_free(rank: Any) -> None:
     """The seat that was kept for a transfer is free again, for plans that are formed from now on."""
-    if rank.ahead and rank.flying > 0:
+    if rank.ahead and (rank.flying > 0 or rank.waited > 0):
         rank.seats_shift += rank.holding == HOLD_SEAT
     else:
         rank.keeping -= rank.holding == HOLD_SEAT
