@@ -109,6 +109,28 @@ AGGREGATED: dict[str, Any] = {
     "replicas": (2, {}),
     "routing": ("least_loaded", {"replicas": 2}),
 }
+LINKED = {"gb_per_s": 1.0, "kv_bytes_per_token": 40_000}
+LINK: dict[str, Any] = {
+    "gb_per_s": (2.0, {}),
+    "kv_bytes_per_token": (50_000, {}),
+    "efficiency": (0.7, {}),
+    "latency_ms": (3.0, {}),
+    "max_transfers_per_worker": (1, {"kv_bytes_per_token": 400_000}),
+    "transfer": ("missing", {}),
+    "transfer_start": ("each_chunk", {}),
+}
+APART: dict[str, Any] = {
+    "prefill": (1, {}),  # seats of that pool
+    "decode": (1, {}),
+    "prefill_workers": (2, {}),
+    "decode_workers": (2, {}),
+    "link": (None, {}),
+    "first_token": ("decode", {}),
+    "hold": ("blocks_and_seat", {"prefill": 1}),  # blocks: below
+    "routing": ("least_loaded", {"prefill_workers": 2, "decode_workers": 2}),
+    "prefill_inflight_cap": (1, {}),
+    "num_reserved_decode_tokens": (1, REFUSED),
+}
 REPLAY: dict[str, Any] = {
     "rows": (ROWS[1:], {}),
     "max_concurrency": (2, {}),
@@ -270,6 +292,50 @@ def test_aggregated(name: str, value: Any, effect: Any):
     matters(ask, name, value, effect)
 
 
+def apart(engine: Any, **options: Any) -> pc.Report:
+    """Two pools of one engine with a link between them; a number for a pool is how many seats it has."""
+    seats = {pc.Vllm: "max_num_seqs", pc.Sglang: "max_running_requests", pc.Trtllm: "max_batch_size"}[engine]
+    pool = ENGINES[engine][0]
+    sides = {side: engine(**pool | {seats: options.pop(side, 4)}) for side in ("prefill", "decode")}
+    rows = [(at, isl, 16 if engine is pc.Vllm else 0, osl) for at, isl, osl in ROWS]
+    reserve = {"num_reserved_decode_tokens": 16} if engine is pc.Sglang else {}
+    link = {"link": pc.Link(**LINKED)}
+    return pc.evaluate(pc.Workload.replay(rows), pc.Disaggregated(**sides | reserve | link | options), CLOCK)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("name", "value", "effect"), entries(APART))
+def test_apart(engine: Any, name: str, value: Any, effect: Any):
+    if engine is pc.Sglang and name == "num_reserved_decode_tokens":
+        value, effect = 300, {}
+    matters(lambda **options: apart(engine, **options), name, value, effect)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("name", "value", "effect"), entries(LINK))
+def test_link(engine: Any, name: str, value: Any, effect: Any):
+    if name == "transfer" and engine is not pc.Vllm:  # nothing of its prompts is cached, so nothing is missing
+        return
+    matters(lambda **options: apart(engine, link=pc.Link(**LINKED | options)), name, value, effect)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_blocks_that_are_held_matter(engine: Any):
+    """Where the prefill pool is tight."""
+    tight = {
+        pc.Vllm: {"num_gpu_blocks": 24},
+        pc.Sglang: {"max_total_tokens": 420},
+        pc.Trtllm: {"max_tokens_in_kv": 352},
+    }
+    sides = {"prefill": engine(**ENGINES[engine][0] | tight[engine]), "decode": engine()}
+    link = pc.Link(gb_per_s=1.0, kv_bytes_per_token=400_000)
+
+    def ask(hold: str = "none") -> pc.Report:
+        return pc.evaluate(pc.Workload.replay(ROWS), pc.Disaggregated(**sides, link=link, hold=hold), CLOCK)
+
+    matters(ask, "hold", "blocks", {})
+
+
 @pytest.mark.parametrize(("name", "value", "effect"), entries(REPLAY, "notes"))
 def test_replay(name: str, value: Any, effect: Any):
     matters(replay, name, value, effect)
@@ -427,6 +493,8 @@ def test_targets(target: Any, base: dict[str, Any], name: str, value: Any):
 TABLES: dict[type, dict[str, Any]] = {
     **{engine: knobs for engine, (_, knobs) in ENGINES.items()},
     pc.Aggregated: AGGREGATED,
+    pc.Disaggregated: APART,
+    pc.Link: LINK,
     pc.Launch: LAUNCH_TIMES,
     pc.Speculation: SPECULATION,
     pc.HostLoop: HOST_LOOP,
