@@ -21,7 +21,8 @@ MAY = {  # a room, and the rooms that it may import besides itself and errors
     "timing": {"core"},
     "sources": {"core"},
     "hand_offs.py": {"core", "calendar"},
-    "kernel.py": {"core", "calendar", "timing", "sources", "hand_offs.py"},
+    "instants.py": {"core", "calendar", "sources"},
+    "kernel.py": {"core", "calendar", "timing", "sources", "hand_offs.py", "instants.py"},
     "machine.py": {"core", "calendar", "timing", "sources", "kernel.py", "progress.py"},
 }
 ASSEMBLING = re.compile(r"assemble\.py|fitting(_\w+)?\.py")  # assemble, and what each engine adds to it

@@ -21,6 +21,12 @@ SHARED = {  # the same with prefixes that two groups share
     "prefix_group": [0, 1, 0, 1, 0, 1],
     "prefix_len": [60, 200, 20, 150, 60, 60],
 }
+SEEN = {  # the same with images in some
+    "dispatch_ms": [row[0] for row in ROWS],
+    "isl": [row[1] for row in ROWS],
+    "osl": [row[2] for row in ROWS],
+    "vision_tokens": [60, 0, 20, 150, 60, 60],
+}
 TURN = {"isl": 90, "osl": 12, "prefix_group": 0, "prefix_len": 80}
 AGAIN = {"isl": 120, "osl": 30, "think_ms": 3.0}
 LOOP = {"shapes": [(90, 0, 30), (200, 20, 12)], "concurrency": 5, "requests": 17}
@@ -108,6 +114,14 @@ AGGREGATED: dict[str, Any] = {
     "engine": (pc.Vllm(**ENGINE | {"max_num_seqs": 3}), {}),
     "replicas": (2, {}),
     "routing": ("least_loaded", {"replicas": 2}),
+    "encoder": (pc.Encoder(latency_ms=3.0), {"rows": SEEN}),
+}
+ENCODER: dict[str, Any] = {  # an engine, and what goes with it; a number alone is another test's
+    "engine": (pc.Vllm(max_num_batched_tokens=40, max_num_seqs=2), {}),
+    "workers": (2, {}),
+    "link": (pc.Link(gb_per_s=1.0, kv_bytes_per_token=4096), {}),
+    "routing": ("least_loaded", {"workers": 2}),
+    "latency_ms": (2.0, REFUSED),
 }
 LINKED = {"gb_per_s": 1.0, "kv_bytes_per_token": 40_000}
 LINK: dict[str, Any] = {
@@ -130,6 +144,7 @@ APART: dict[str, Any] = {
     "routing": ("least_loaded", {"prefill_workers": 2, "decode_workers": 2}),
     "prefill_inflight_cap": (1, {}),
     "num_reserved_decode_tokens": (1, REFUSED),
+    "encoder": (pc.Encoder(latency_ms=3.0), {"rows": SEEN}),
 }
 REPLAY: dict[str, Any] = {
     "rows": (ROWS[1:], {}),
@@ -159,6 +174,7 @@ TURNS: dict[str, Any] = {
     "prefix_len": (60, {"prefix_group": 0}),
     "data_parallel_rank": (1, {"data_parallel_rank": 0}),
     "max_tokens": (60, {}),
+    "vision_tokens": (60, REFUSED),  # without an encoder; with one: below
     "calls": ([(30, 0, 5)], {}),
 }
 CLOSED: dict[str, Any] = {
@@ -286,10 +302,38 @@ def test_attention_dp_balance(name: str, value: Any, effect: Any):
 
 @pytest.mark.parametrize(("name", "value", "effect"), entries(AGGREGATED))
 def test_aggregated(name: str, value: Any, effect: Any):
-    ask = lambda **options: pc.evaluate(  # noqa: E731
-        pc.Workload.replay(ROWS), pc.Aggregated(**{"engine": pc.Vllm(**ENGINE)} | options), CLOCK
-    )
+    nothing = {"encoder": pc.Encoder(latency_ms=0.0)} if name == "encoder" else {}
+
+    def ask(rows: Any = ROWS, **options: Any) -> pc.Report:
+        deployment = pc.Aggregated(**{"engine": pc.Vllm(**ENGINE)} | nothing | options)
+        return pc.evaluate(pc.Workload.replay(rows), deployment, CLOCK)
+
     matters(ask, name, value, effect)
+
+
+@pytest.mark.parametrize(("name", "value", "effect"), entries(ENCODER))
+def test_encoder(name: str, value: Any, effect: Any):
+    def ask(**options: Any) -> pc.Report:
+        encoder = pc.Encoder(**{"engine": pc.Vllm(max_num_batched_tokens=64, max_num_seqs=4)} | options)
+        return pc.evaluate(pc.Workload.replay(SEEN), pc.Aggregated(pc.Vllm(**ENGINE), encoder=encoder), CLOCK)
+
+    matters(ask, name, value, effect)
+
+
+def test_vision_tokens_matter():
+    """Of rows, of turns and of shapes, where an encoder makes them."""
+
+    def ask(vision_tokens: int) -> tuple[Any, ...]:
+        row = {"isl": 90, "osl": 12, "vision_tokens": vision_tokens}
+        deployment = pc.Aggregated(pc.Vllm(**ENGINE), encoder=pc.Encoder(engine=pc.Vllm()))
+        loads = (
+            pc.Workload.sessions([[pc.Turn(**row)]]),
+            pc.Workload.closed_loop(shapes=[row], concurrency=2, requests=4),
+            pc.Workload.replay([{"dispatch_ms": 0.0, **row}]),
+        )
+        return tuple(digest(pc.evaluate(load, deployment, CLOCK)) for load in loads)
+
+    assert all(few != many for few, many in zip(ask(20), ask(60), strict=True))
 
 
 def apart(engine: Any, **options: Any) -> pc.Report:
@@ -297,7 +341,7 @@ def apart(engine: Any, **options: Any) -> pc.Report:
     seats = {pc.Vllm: "max_num_seqs", pc.Sglang: "max_running_requests", pc.Trtllm: "max_batch_size"}[engine]
     pool = ENGINES[engine][0]
     sides = {side: engine(**pool | {seats: options.pop(side, 4)}) for side in ("prefill", "decode")}
-    rows = [(at, isl, 16 if engine is pc.Vllm else 0, osl) for at, isl, osl in ROWS]
+    rows = options.pop("rows", [(at, isl, 16 if engine is pc.Vllm else 0, osl) for at, isl, osl in ROWS])
     reserve = {"num_reserved_decode_tokens": 16} if engine is pc.Sglang else {}
     link = {"link": pc.Link(**LINKED)}
     return pc.evaluate(pc.Workload.replay(rows), pc.Disaggregated(**sides | reserve | link | options), CLOCK)
@@ -308,7 +352,8 @@ def apart(engine: Any, **options: Any) -> pc.Report:
 def test_apart(engine: Any, name: str, value: Any, effect: Any):
     if engine is pc.Sglang and name == "num_reserved_decode_tokens":
         value, effect = 300, {}
-    matters(lambda **options: apart(engine, **options), name, value, effect)
+    nothing = {"encoder": pc.Encoder(latency_ms=0.0)} if name == "encoder" else {}
+    matters(lambda **options: apart(engine, **nothing | options), name, value, effect)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -495,6 +540,7 @@ TABLES: dict[type, dict[str, Any]] = {
     pc.Aggregated: AGGREGATED,
     pc.Disaggregated: APART,
     pc.Link: LINK,
+    pc.Encoder: ENCODER,
     pc.Launch: LAUNCH_TIMES,
     pc.Speculation: SPECULATION,
     pc.HostLoop: HOST_LOOP,

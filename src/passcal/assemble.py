@@ -27,16 +27,8 @@ from passcal.core.tandem_tables import FIRST_DECODE_PASS
 from passcal.errors import SpecError, Unsupported
 from passcal.fitting import Fitting, Lengths
 from passcal.fitting_sessions import fit_sessions, session_lengths
-from passcal.fitting_stages import (
-    Timings,
-    encoder_ms,
-    engine_tables,
-    hop_tables,
-    pools,
-    request_tables,
-    stage_rows,
-    timing_forms,
-)
+from passcal.fitting_stages import Timings, encoder_ms, pools
+from passcal.fitting_tables import engine_tables, hop_tables, request_tables, stage_rows, timing_forms
 from passcal.machine import Machine
 from passcal.spec.deployment import Deployment
 from passcal.spec.sessions import Sessions

@@ -7,19 +7,19 @@ says why it stopped; everything that it knows is in the tables, so it goes on fr
 from typing import Any
 
 from passcal.calendar.backends import land, plan, write_rank
-from passcal.calendar.launch import come_out, next_decision, next_out
+from passcal.calendar.launch import come_out, next_decision
 from passcal.calendar.packing import clear_shape
 from passcal.core import cycle, remains
 from passcal.core.compiled import entry, jit
 from passcal.core.engine import align, landed, launched, may_start, plans_again, plans_first
-from passcal.core.fabric import next_moment
 from passcal.core.handle import handle
 from passcal.core.rank import free_seats
-from passcal.core.stage import LEAST_LOADED, next_visible
+from passcal.core.stage import next_visible
 from passcal.core.tables import NEVER, NOBODY, State
 from passcal.hand_offs import enter, hand_over, write_hand_offs
-from passcal.sources.closed import born, next_birth, send
-from passcal.sources.sessions import next_turn, take_turns
+from passcal.instants import next_arrival, next_elsewhere, next_event
+from passcal.sources.closed import born, send
+from passcal.sources.sessions import take_turns
 from passcal.timing.linear import decode_price, price
 
 __all__ = ["AGAIN", "ASK", "CYCLE", "DONE", "GROW", "SLICE", "STALLED", "run"]
@@ -201,59 +201,6 @@ def write(state: State, out: Any) -> int:
         n = cycle.write_list(state, rank.waiting_head, False, out, n)
         n = cycle.write_list(state, rank.arrived_head, True, out, n)
     return cycle.write_list(state, world.inbox_head, True, out, n)
-
-
-@jit
-def next_event(state: State) -> float:
-    """The next instant at which anything happens: a pass ends, a loop comes round, a client starts, or an arrival wakes an idle engine."""
-    when = NEVER
-    looks = state.stages[0].routing == LEAST_LOADED or state.ranks[0].lightest > 0  # a router that does is there then
-    idle = looks or state.world[0].stages > 1
-    for k in range(len(state.ranks)):
-        rank = state.ranks[k]
-        if rank.flying > 0:
-            when = min(when, rank.land_ms)
-        else:
-            idle = True
-        if rank.ready_ms > state.world[0].now:
-            when = min(when, rank.ready_ms)
-        if rank.launching:
-            when = min(when, next_out(state, k))
-    if state.world[0].stages > 1:
-        when = min(when, next_hand_off(state))
-    return min(when, next_arrival(state)) if idle else when
-
-
-@jit
-def next_hand_off(state: State) -> float:
-    """The next instant at which a transfer moves on, or memory is granted that a plan set free."""
-    when = NEVER
-    for h in range(len(state.hops)):
-        when = min(when, next_moment(state, state.hops[h]))
-    for k in range(len(state.ranks)):
-        if state.ranks[k].freed and state.ranks[k].asking_head != NOBODY:
-            when = state.world[0].now
-    return when
-
-
-@jit
-def next_elsewhere(state: State, k: int) -> float:
-    """The next instant at which anything happens but on rank k."""
-    when = min(next_arrival(state), next_hand_off(state))
-    for j in range(len(state.ranks)):
-        if j != k and state.ranks[j].flying > 0:
-            when = min(when, state.ranks[j].land_ms)
-    return when
-
-
-@jit
-def next_arrival(state: State) -> float:
-    """The next instant at which a request may become visible."""
-    world = state.world[0]
-    when = next_birth(world) if world.closed else next_turn(state)
-    if world.inbox_head != NOBODY:
-        when = min(when, state.legs[world.inbox_head].visible_ms)
-    return when
 
 
 @jit

@@ -24,7 +24,17 @@ __all__ = ["INTERPRETED", "cache_folder", "entry", "jit", "kernel_stamp", "table
 
 INTERPRETED = os.environ.get("PASSCAL_INTERPRET", "") not in ("", "0")
 PACKAGE = Path(__file__).resolve().parents[1]
-COMPILED_ROOMS = ("core", "calendar", "timing", "sources", "screening", "hand_offs.py", "kernel.py", "passes.py")
+COMPILED_ROOMS = (
+    "core",
+    "calendar",
+    "timing",
+    "sources",
+    "screening",
+    "hand_offs.py",
+    "instants.py",
+    "kernel.py",
+    "passes.py",
+)
 
 
 @cache

@@ -110,10 +110,10 @@ def single_shape(workload: Workload) -> tuple[dict[str, Any], float]:
         raise Unsupported(
             "screen: the workload must be an endless closed loop without stagger, or Poisson arrivals, of one shape; use pc.evaluate for others"
         )
-    isl, prefix, osl, group, _, pinned, most, _ = shapes[0]
-    if group >= 0 or pinned >= 0 or most != osl:
+    isl, prefix, osl, group, _, pinned, most, vision = shapes[0]
+    if group >= 0 or pinned >= 0 or most != osl or vision:
         raise Unsupported(
-            "screen: prefix groups, pinned ranks and max_tokens other than osl are not in the closed form; use pc.evaluate"
+            "screen: prefix groups, pinned ranks, vision tokens and max_tokens other than osl are not in the closed form; use pc.evaluate"
         )
     clients, rate = getattr(workload, "concurrency", None), getattr(workload, "rate_per_s", None)
     values = (isl, prefix, osl, clients, workload.turnaround_ms, rate)
