@@ -119,6 +119,15 @@ class Machine:
     def _why_stalled(self) -> str:
         state = self.state
         stuck = np.flatnonzero(state.ranks["waiting_head"] >= 0)
+        asking = np.flatnonzero(state.ranks["asking_head"] >= 0)
+        if not len(stuck) and len(asking):
+            rank = state.ranks[int(asking[0])]
+            tokens, free, all_ = (
+                int(state.legs[int(rank["asking_head"])]["isl"]),
+                int(rank["free"]),
+                int(rank["usable"]),
+            )
+            return f"stalled: a hand-off of {tokens} tokens waits for KV of which {free} of {all_} units are free, and nothing will end; give more KV (D6)"
         if not len(stuck):
             return "stalled: no request waits and none will arrive, though some are not done; please report this input"
         rank = state.ranks[int(stuck[0])]
