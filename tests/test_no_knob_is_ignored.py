@@ -27,6 +27,7 @@ SEEN = {  # the same with images in some
     "osl": [row[2] for row in ROWS],
     "vision_tokens": [60, 0, 20, 150, 60, 60],
 }
+APART_IN_TIME = SEEN | {"dispatch_ms": [0.0, 0.5, 8.0, 90.0, 91.0, 91.0], "vision_tokens": [90, 10, 20, 150, 60, 60]}
 TURN = {"isl": 90, "osl": 12, "prefix_group": 0, "prefix_len": 80}
 AGAIN = {"isl": 120, "osl": 30, "think_ms": 3.0}
 LOOP = {"shapes": [(90, 0, 30), (200, 20, 12)], "concurrency": 5, "requests": 17}
@@ -119,8 +120,8 @@ AGGREGATED: dict[str, Any] = {
 ENCODER: dict[str, Any] = {  # an engine, and what goes with it; a number alone is another test's
     "engine": (pc.Vllm(max_num_batched_tokens=40, max_num_seqs=2), {}),
     "workers": (2, {}),
-    "link": (pc.Link(gb_per_s=1.0, kv_bytes_per_token=4096), {}),
-    "routing": ("least_loaded", {"workers": 2}),
+    "link": (pc.Link(gb_per_s=1.0, kv_bytes_per_token=400_000), {}),
+    "routing": ("least_loaded", {"workers": 2, "rows": APART_IN_TIME}),
     "latency_ms": (2.0, REFUSED),
 }
 LINKED = {"gb_per_s": 1.0, "kv_bytes_per_token": 40_000}
@@ -313,9 +314,9 @@ def test_aggregated(name: str, value: Any, effect: Any):
 
 @pytest.mark.parametrize(("name", "value", "effect"), entries(ENCODER))
 def test_encoder(name: str, value: Any, effect: Any):
-    def ask(**options: Any) -> pc.Report:
+    def ask(rows: Any = SEEN, **options: Any) -> pc.Report:
         encoder = pc.Encoder(**{"engine": pc.Vllm(max_num_batched_tokens=64, max_num_seqs=4)} | options)
-        return pc.evaluate(pc.Workload.replay(SEEN), pc.Aggregated(pc.Vllm(**ENGINE), encoder=encoder), CLOCK)
+        return pc.evaluate(pc.Workload.replay(rows), pc.Aggregated(pc.Vllm(**ENGINE), encoder=encoder), CLOCK)
 
     matters(ask, name, value, effect)
 
