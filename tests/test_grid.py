@@ -18,6 +18,23 @@ def test_a_product_in_order():
     assert list(rows[0]) == ["a", "b", "c", "timing"]
 
 
+def test_parts_of_a_deployment_keep_their_names():
+    """With the place before them or without; constraints may compare them."""
+    grid = {
+        "prefill.a": [1, 2],
+        "deployment.decode.a": [1, 2],
+        "link.b": 3,
+        "deployment.kind": "disaggregated",
+        "constraints": ["prefill.a <= decode.a", "deployment.decode.a < link.b"],
+    }
+    rows = grid_rows(grid)
+    assert [(row["prefill.a"], row["decode.a"]) for row in rows] == [(1, 1), (1, 2), (2, 2)]
+    assert list(rows[0]) == ["prefill.a", "decode.a", "link.b", "kind"]
+    for key in ("engine.prefill.a", "prefill", "prefill.", "deployment.prefill.a.b", "deployment.other.a"):
+        with pytest.raises(SpecError, match="must be timing, or start with"):
+            grid_rows({key: [1]})
+
+
 RANGES = [
     ({"from": 1, "to": 7, "step": 3}, [1, 4, 7]),
     ({"from": 1, "to": 6, "step": 3}, [1, 4]),

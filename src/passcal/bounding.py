@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from passcal.bounds import Bounds, break_together, breaks, keeps_for_sure, no_bounds, steady_bounds
+from passcal.deployments import OPTIONS
 from passcal.errors import SpecError, Unsupported
-from passcal.points import LENGTHS, OPTIONS, Point, Points
+from passcal.points import LENGTHS, Point, Points
 from passcal.screening.candidates import candidate_rows
 from passcal.screening.columns_in import Coded
 from passcal.screening.kernel import figures_of
@@ -49,14 +50,18 @@ def bounds_of(frame: "pd.DataFrame", points: Points, workload: Workload | None) 
     by_timing: dict[int, list[int]] = {}
     replicas = np.ones(len(frame))
     for row, (point, code) in enumerate(zip(points.rows, points.timing_of, strict=True)):
-        if isinstance(point, Point) and one_shape(point.workload) and isinstance(point.timing, KernelTiming):
+        if not isinstance(point, Point) or not isinstance(point.deployment, Aggregated):
+            continue
+        if one_shape(point.workload) and isinstance(point.timing, KernelTiming):
             by_timing.setdefault(code, []).append(row)
             replicas[row] = point.deployment.replicas
     names = [name for name in frame.columns if name in SCREENED]
     base = workload if isinstance(workload, ClosedLoop) else None
     for code, listed in by_timing.items():
         rows = np.array(listed)
-        fill(bounds, rows, frame[names].iloc[rows], base, points.timings[code], replicas[rows])
+        timing = points.timings[code]
+        assert isinstance(timing, KernelTiming)
+        fill(bounds, rows, frame[names].iloc[rows], base, timing, replicas[rows])
     return bounds
 
 

@@ -1,14 +1,15 @@
 """What the points of a sweep depend on, as digests by name, so that what changed can be named."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from passcal.core.compiled import kernel_stamp
 from passcal.core.plan import PassShape
-from passcal.points import Points
-from passcal.timing.base import KernelTiming, TimingModel
+from passcal.points import Points, Priced
+from passcal.timing.base import KernelTiming
 
 __all__ = ["inputs_of"]
 
@@ -54,8 +55,10 @@ def described(value: Any) -> str:
     return f"{type(value).__name__}({', '.join(f'{name}={described(getattr(value, name))}' for name in fields)})"
 
 
-def priced(timing: TimingModel) -> str:
-    """A timing model as text: its formula, or else what it says of a few passes."""
+def priced(timing: Priced) -> str:
+    """A timing as text: of each of its models the formula, or else what it says of a few passes."""
+    if isinstance(timing, Mapping):
+        return str({name: priced(model) for name, model in timing.items()})
     if isinstance(timing, KernelTiming):
         form, captured = timing.kernel_form()
         return f"{form.tolist()} {captured.tolist()} {getattr(timing, 'gpus', 1)}"

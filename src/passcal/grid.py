@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from passcal.deployments import PARTS
 from passcal.errors import SpecError
 
 __all__ = ["grid_rows"]
@@ -60,12 +61,24 @@ def rows_of(grid: Any, path: str) -> Iterator[Row]:
 
 
 def column_name(key: Any, path: str) -> str:
-    """`engine.max_num_seqs` to `max_num_seqs`; `timing` is a column itself."""
+    """`engine.max_num_seqs` to `max_num_seqs`; `timing` is a column itself, and what belongs to a part keeps its name: `prefill.max_num_seqs`."""
+    if key == "timing":
+        return "timing"
     place, _, name = str(key).partition(".")
-    if key == "timing" or (place in PLACES and name and "." not in name):
-        return name or "timing"
+    if place in PARTS:
+        place, name = "deployment", str(key)
+    part, _, option = name.rpartition(".")
+    if (
+        option
+        and option not in PARTS
+        and place in PLACES
+        and part in (("", *PARTS) if place == "deployment" else ("",))
+    ):
+        return name
     raise SpecError(
-        f"{path}.{key}: must be timing, or start with one of {', '.join(PLACES)}, as engine.max_num_seqs"[:199]
+        f"{path}.{key}: must be timing, or start with one of {', '.join((*PLACES, *PARTS))}, as engine.max_num_seqs"[
+            :199
+        ]
     )
 
 
@@ -113,7 +126,8 @@ def term(text: str, names: Sequence[str], path: str) -> Callable[[Row], Any]:
     """A number, a column, or their product."""
     factor, column = 1.0, None
     for part in text.split("*"):
-        word = part.strip().rsplit(".", 1)[-1] if part.strip().rsplit(".", 1)[-1] in names else part.strip()
+        word = part.strip()
+        word = word if word in names else word.partition(".")[2] if word.partition(".")[2] in names else word
         if word in names and column is None:
             column = word
             continue

@@ -2,33 +2,34 @@
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
+from passcal.deployments import COLUMNS_OF, POOLS, deployed
 from passcal.errors import SpecError, Unsupported
-from passcal.spec.deployment import Aggregated
-from passcal.spec.engine import ENGINES, engine
+from passcal.spec.deployment import Aggregated, Deployment
+from passcal.spec.engine import ENGINES, EngineSpec
 from passcal.spec.lengths import Lengths
 from passcal.spec.workload import Workload
 from passcal.timing.base import TimingModel
 
-__all__ = ["LENGTHS", "Point", "Points", "Timings", "Values", "gpus", "read_points"]
+__all__ = ["LENGTHS", "Point", "Points", "Priced", "Timings", "Values", "gpus", "is_pair", "read_points"]
 
 Values = Mapping[str, Sequence[Any]]  # columns of a table; None: no value
-Timings = TimingModel | Mapping[Any, TimingModel] | Callable[[Mapping[str, Any]], TimingModel]
+Priced = TimingModel | Mapping[str, TimingModel]  # of a row: one model, or one for `prefill` and one for `decode`
+Timings = Priced | Mapping[Any, Priced] | Callable[[Mapping[str, Any]], Priced]
 T = TypeVar("T")
-DEPLOYMENT = ("replicas", "routing")
 LENGTHS = ("isl", "osl", "prefix")
 TRAFFIC = (*LENGTHS, "concurrency", "turnaround_ms", "rate_per_s")
-OPTIONS = {name for model in ENGINES.values() for name in model.model_fields}
+DEPLOYMENT = frozenset().union(*COLUMNS_OF.values())
 WIDTH = ("data_parallel_size", "dp_size", "attention_dp")  # ranks of a worker, by engine
 
 
 class Point(NamedTuple):
     """What is evaluated for one row."""
 
-    deployment: Aggregated
+    deployment: Deployment
     workload: Workload
-    timing: TimingModel
+    timing: Priced
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,25 @@ class Points:
     """
 
     rows: list[Point | Exception]
-    timings: list[TimingModel]
+    timings: list[Priced]
     timing_of: list[int]
 
 
 def gpus(point: Point) -> int:
-    """GPUs of a point (E3)."""
-    width = next(getattr(point.deployment.engine, name) for name in WIDTH if hasattr(point.deployment.engine, name))
-    return int(point.deployment.replicas * width * getattr(point.timing, "gpus", 1))
+    """GPUs of a point, of both pools where there are two (E3)."""
+    deployment, timing = point.deployment, point.timing
+    if isinstance(deployment, Aggregated):
+        return deployment.replicas * rank_gpus(deployment.engine, timing)
+    prefill, decode = (timing[pool] if isinstance(timing, Mapping) else timing for pool in POOLS)
+    return deployment.prefill_workers * rank_gpus(deployment.prefill, prefill) + deployment.decode_workers * rank_gpus(
+        deployment.decode, decode
+    )
+
+
+def rank_gpus(worker: EngineSpec, timing: Priced) -> int:
+    """GPUs of a worker: its ranks, times those that a rank's pass runs on."""
+    width = next(getattr(worker, name) for name in WIDTH if hasattr(worker, name))
+    return int(width * getattr(timing, "gpus", 1))
 
 
 def read_points(columns: Values, workload: Workload | None, timing: Timings) -> Points:
@@ -58,20 +70,21 @@ def read_points(columns: Values, workload: Workload | None, timing: Timings) -> 
     Args:
         columns: by name, all of one length.
         workload: who sends what, where no column says it.
-        timing: a model, or models by the values of column `timing`, or a function of a row (a mapping of its columns).
+        timing: what a row's passes cost: a model, or a mapping of `prefill` and `decode` to one each. Or these by the values of a column `timing`, or
+            a function of a row (a mapping of its columns) that answers with one of them.
 
     Raises:
         SpecError: a column that nothing reads, no backend, a timing that is none, or not one row that can be read.
     """
-    if "backend" not in columns:
+    if not any(name in columns for name in ("backend", *(f"{pool}.backend" for pool in POOLS))):
         raise SpecError(f"backend is missing: give a column with one of {', '.join(ENGINES)} in every row")
     timings, timing_of, read = read_timings(columns, timing)
     for name in columns:
-        if name not in OPTIONS and name not in (*DEPLOYMENT, *TRAFFIC) and name not in read:
+        if name not in DEPLOYMENT and name not in TRAFFIC and name not in read:
             raise SpecError(
                 f"column {name!r:.60}: nothing reads it; drop it, or name it as the engine or workload does"
             )
-    deployments = specs(columns, [name for name in columns if name in OPTIONS or name in DEPLOYMENT], deployed)
+    deployments = specs(columns, [name for name in columns if name in DEPLOYMENT], deployed)
     workloads = specs(columns, [n for n in columns if n in TRAFFIC], lambda given: sent(workload, given))
     rows: list[Point | Exception] = []
     for deployment, asked, code in zip(deployments, workloads, timing_of, strict=True):
@@ -79,6 +92,10 @@ def read_points(columns: Values, workload: Workload | None, timing: Timings) -> 
             rows.append(deployment)
         elif isinstance(asked, Exception):
             rows.append(asked)
+        elif isinstance(deployment, Aggregated) and isinstance(timings[code], Mapping):
+            rows.append(
+                SpecError("timing of prefill and decode: a row of kind=aggregated has one timing model; give one")
+            )
         else:
             rows.append(Point(deployment, asked, timings[code]))
     if rows and all(isinstance(row, Exception) for row in rows):
@@ -89,7 +106,7 @@ def read_points(columns: Values, workload: Workload | None, timing: Timings) -> 
 def specs(columns: Values, names: Sequence[str], make: Callable[[dict[str, Any]], T]) -> Iterator[T | Exception]:
     """One spec a row of what these columns say, made once where rows say the same; an error where a rule is broken."""
     kept: dict[Any, T | Exception] = {}
-    count = len(columns["backend"])
+    count = height(columns)
     for values in zip(*(columns[name] for name in names), strict=True) if names else iter([()] * count):
         key = tuple(map(repr, values))
         if key not in kept:
@@ -100,10 +117,9 @@ def specs(columns: Values, names: Sequence[str], make: Callable[[dict[str, Any]]
         yield kept[key]
 
 
-def deployed(given: dict[str, Any]) -> Aggregated:
-    """Workers of a row."""
-    around = {name: given.pop(name) for name in DEPLOYMENT if name in given}
-    return Aggregated(engine(given.pop("backend", None), **given), **around)
+def height(columns: Values) -> int:
+    """How many rows a table has."""
+    return len(next(iter(columns.values())))
 
 
 def sent(workload: Workload | None, given: dict[str, Any]) -> Workload:
@@ -133,15 +149,14 @@ def reshaped(shapes: Any, lengths: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"isl": isl, "prefix": prefix, "osl": osl, **lengths}]
 
 
-def read_timings(columns: Values, timing: Timings) -> tuple[list[TimingModel], list[int], set[str]]:
-    """All models, which of them each row has, and columns that were read to tell.
+def read_timings(columns: Values, timing: Timings) -> tuple[list[Priced], list[int], set[str]]:
+    """All timings, which of them each row has, and columns that were read to tell.
 
     Raises:
         SpecError: no model, or none for a row.
     """
-    count = len(columns["backend"])
-    if isinstance(timing, TimingModel):
-        return [timing], [0] * count, set()
+    if isinstance(timing, TimingModel) or ("timing" not in columns and is_pair(timing)):
+        return [priced(timing, 0)], [0] * height(columns), set()
     if isinstance(timing, Mapping):
         if "timing" not in columns:
             raise SpecError("timing: models by name need a column 'timing' with a name in every row; add it")
@@ -156,17 +171,39 @@ def read_timings(columns: Values, timing: Timings) -> tuple[list[TimingModel], l
     else:
         raise SpecError(f"timing={timing!r:.60}: must be a timing model, models by name, or a function of a row")
     numbers: dict[Any, int] = {}
-    models: list[TimingModel] = []
+    models: list[Priced] = []
     timing_of = []
     for at, model in enumerate(found):
-        if not isinstance(model, TimingModel):
-            raise SpecError(f"row {at}: timing={model!r:.60}: must be a timing model; of a Roofline, call .timing()")
-        key = model if isinstance(model, Hashable) else id(model)
+        row = priced(model, at)
+        key = tuple(map(identity, row.values())) if isinstance(row, Mapping) else identity(row)
         if key not in numbers:
             numbers[key] = len(models)
-            models.append(model)
+            models.append(row)
         timing_of.append(numbers[key])
     return models, timing_of, read
+
+
+def is_pair(timing: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Whether it has a model for prefill and one for decode, and nothing else."""
+    return isinstance(timing, Mapping) and set(timing) == set(POOLS)
+
+
+def priced(timing: Any, at: int) -> Priced:
+    """The timing of a row, in one form.
+
+    Raises:
+        SpecError: no model.
+    """
+    models = [timing[pool] for pool in POOLS] if is_pair(timing) else [timing]
+    for model in models:
+        if not isinstance(model, TimingModel):
+            raise SpecError(f"row {at}: timing={model!r:.60}: must be a timing model; of a Roofline, call .timing()")
+    return dict(zip(POOLS, models, strict=True)) if len(models) > 1 else models[0]
+
+
+def identity(model: TimingModel) -> Any:
+    """What tells models apart."""
+    return model if isinstance(model, Hashable) else id(model)
 
 
 class Row(dict[str, Any]):

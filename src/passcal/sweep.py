@@ -48,14 +48,17 @@ def sweep(
     """The best candidates that keep all targets: what evaluating every one of them would choose, at a fraction of the time.
 
     The closed form leaves out candidates that break a target for sure; the evaluator is asked about the others, the most promising first, until none
-    that is left can better the best. Where nothing is known for sure (other workloads than a closed loop of one shape, several ranks, timing that is no
-    formula) every candidate is evaluated.
+    that is left can better the best. Where nothing is known for sure (other workloads than a closed loop of one shape, several ranks, prefill and decode
+    apart, timing that is no formula) every candidate is evaluated.
 
     Args:
         candidates: a frame, a mapping of columns, or rows as mappings. Columns are `backend`, engine options, `replicas`, `routing`, the workload's
-            `isl`, `osl`, `prefix`, `concurrency`, `turnaround_ms`, `rate_per_s`, and what `timing` reads. No value (None, NaN) is the default.
+            `isl`, `osl`, `prefix`, `concurrency`, `turnaround_ms`, `rate_per_s`, and what `timing` reads. No value (None, NaN) is the default. Rows whose
+            `kind` is `disaggregated` have instead of engine options, `replicas` and `routing`: the options of `pc.Disaggregated` (`prefill_workers`,
+            `hold`, ...), of its engines (`prefill.max_num_seqs`, `decode.backend`, ...) and its link (`link.gb_per_s`, ...).
         workload: who sends what, where no column says it.
-        timing: a model; models by the values of a column `timing`; or a function of a row (a mapping of its columns) that answers with a model.
+        timing: a model; models by the values of a column `timing`; or a function of a row (a mapping of its columns) that answers with a model. Of
+            prefill and decode apart, a mapping `{"prefill": ..., "decode": ...}` may stand for a model.
         sla: latencies that may not be longer (`pc.Sla`), throughputs that may not be lower (`pc.Floor`).
         objective: what is best: `throughput` (output tokens a second), `per_gpu` (the same for each GPU), `per_user` (1000 / mean TPOT),
             `fewest_gpus`, or `goodput` (requests a second that keep the limit of every latency themselves). Of equals the one with more output tokens

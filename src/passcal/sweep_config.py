@@ -3,21 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from passcal.config import read_workload
-from passcal.deployment_config import aggregated_only, read_aggregated, read_timing
+from passcal.deployment_config import read_timing
+from passcal.deployments import POOLS
 from passcal.errors import SpecError
 from passcal.grid import grid_rows
-from passcal.points import Timings
+from passcal.points import Priced, Timings
 from passcal.sections import checked
 from passcal.sources.readers.candidates import read_candidates
 from passcal.spec.sla import Target
 from passcal.spec.workload import Workload
+from passcal.sweep_sections import completed, own_section
 from passcal.targets import read_targets
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["Many", "read_many"]
 
@@ -43,9 +42,8 @@ def read_many(config: Mapping[str, Any], folder: Path, file: Path | None) -> Man
     Raises:
         SpecError, Unsupported: with the key's path.
     """
-    for name in ("workload", "timing"):
-        if config.get(name) is None:
-            raise SpecError(f"{name} is missing: add this section")
+    if config.get("workload") is None:
+        raise SpecError("workload is missing: add this section")
     if config.get("evaluate"):
         raise SpecError("evaluate: candidates are evaluated from a burst to their limit cycle; remove this section")
     if (file is None) == (config.get("grid") is None):
@@ -55,34 +53,41 @@ def read_many(config: Mapping[str, Any], folder: Path, file: Path | None) -> Man
         raise SpecError("grid.constraints: no candidate meets them; loosen one")
     sla = () if config.get("sla") is None else read_targets(config["sla"])
     workload = read_workload(config["workload"], folder)
-    return Many(completed(rows, sections(config)), workload, read_timings(config["timing"]), sla)
+    return Many(completed(rows, config), workload, read_timings(config), sla)
 
 
-def sections(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What the sections say of the engine and its deployment, by column."""
-    engine, around = config.get("engine"), aggregated_only(config.get("deployment") or {})
-    if engine is None:
-        return dict(around)
-    deployment = read_aggregated(engine, around)
-    return {name: getattr(deployment.engine, name) for name in engine} | {n: getattr(deployment, n) for n in around}
+def read_timings(config: Mapping[str, Any]) -> Timings:
+    """One model, models by name for a column `timing`, or those that pools have of their own.
 
-
-def completed(rows: Any, fixed: Mapping[str, Any]) -> "pd.DataFrame":
-    """Rows as a frame with what they all share; the backend comes first."""
-    from passcal.screening.screen import as_frame
-
-    frame = as_frame(rows)
-    missing = {name: [value] * len(frame) for name, value in fixed.items() if name not in frame.columns}
-    frame = frame.assign(**missing)
-    return frame[[*(n for n in ("backend",) if n in frame), *(n for n in frame if n != "backend")]]
-
-
-def read_timings(section: Any) -> Timings:
-    """One model, or models by name for a column `timing`."""
-    if not isinstance(section, Mapping) or "models" not in section:
-        return read_timing(section)
+    Raises:
+        SpecError: with the key's path.
+    """
+    section: Any = config.get("timing")
+    around = config.get("deployment")
+    own = {pool: given for pool in POOLS if (given := own_section(around, pool).get("timing")) is not None}
+    if section is None and len(own) < len(POOLS):
+        raise SpecError("timing is missing: add this section")
+    named = isinstance(section, Mapping) and "models" in section
+    if own:
+        if named or (section is not None and len(own) == len(POOLS)):
+            raise SpecError(
+                f"deployment.{next(iter(own))}.timing: the section timing says otherwise; remove one of them"
+            )
+        return {
+            pool: read_timing(own[pool], f"deployment.{pool}.timing") if pool in own else read_timing(section)
+            for pool in POOLS
+        }
+    if not named:
+        return read_priced(section, "timing")
     checked(section, "timing", ("models",))
     models = section["models"]
     if not isinstance(models, Mapping) or not models:
         raise SpecError("timing.models: must have a model by name; write name: {kind: linear, ...}")
-    return {name: read_timing(model) for name, model in models.items()}
+    return {name: read_priced(model, f"timing.models.{name}") for name, model in models.items()}
+
+
+def read_priced(section: Any, path: str) -> Priced:
+    """One model, or one for `prefill` and one for `decode`."""
+    if isinstance(section, Mapping) and set(section) == set(POOLS):
+        return {pool: read_timing(model, f"{path}.{pool}") for pool, model in section.items()}
+    return read_timing(section, path)

@@ -211,3 +211,112 @@ def test_sections_of_other_commands_are_refused(passcal, grid):
     """Nothing is ignored."""
     assert "grid: is for passcal screen and sweep" in passcal("evaluate", grid).stderr
     assert "sla: a screen keeps every candidate" in passcal("screen", grid, "--set", "sla=['ttft:p99<=5']").stderr
+
+
+APART = """
+workload: {mode: closed, isl: 64, osl: 8, concurrency: 4}
+timing:
+  models:
+    both: {prefill: {kind: linear, prefill: [5.0, 0.02, 0, 0], decode: [8.0, 0.05, 0]}, decode: {kind: linear, prefill: [5.0, 0.02, 0, 0], decode: [9.0, 0.05, 0]}}
+    one: {kind: linear, prefill: [5.0, 0.02, 0, 0], decode: [8.0, 0.05, 0]}
+engine: {backend: vllm, max_num_seqs: 32}
+deployment:
+  replicas: 2
+  prefill: {engine: {max_num_seqs: 8}}
+  link: {gb_per_s: 1.0, kv_bytes_per_token: 1.0e5}
+grid:
+  - {deployment.kind: disaggregated, decode.max_num_seqs: [4, 8], link.latency_ms: [0, 3], timing: both}
+  - {deployment.kind: aggregated, timing: one}
+"""
+
+
+def test_a_grid_of_both_kinds(passcal, tmp_path):
+    """Sections fill what a row's kind has a column for; a file of the same rows says the same."""
+    config = tmp_path / "apart.yaml"
+    config.write_text(APART, encoding="utf-8")
+    told = json.loads(passcal("sweep", config, "--json", "--top", 0).stdout)
+    linear = [pc.LinearTiming(prefill=(5.0, 0.02, 0.0, 0.0), decode=(decode, 0.05, 0.0)) for decode in (8.0, 9.0)]
+    shared = {"kind": "disaggregated", "backend": "vllm", "prefill.max_num_seqs": 8, "timing": "both"}
+    link = {"link.gb_per_s": 1.0, "link.kv_bytes_per_token": 1e5}
+    rows = [
+        {**shared, **link, "decode.max_num_seqs": seats, "link.latency_ms": late} for seats in (4, 8) for late in (0, 3)
+    ]
+    rows.append({"backend": "vllm", "max_num_seqs": 32, "replicas": 2, "timing": "one"})
+    timing = {"both": {"prefill": linear[0], "decode": linear[1]}, "one": linear[0]}
+    found = pc.sweep(rows, LOOP, timing, top=None)
+    assert [row["throughput_rps"] for row in told["rows"]] == found["throughput_rps"].tolist() and len(found) == 5
+    file = tmp_path / "rows.csv"
+    pd.DataFrame(rows).to_csv(file, index=False)
+    bare = tmp_path / "bare.yaml"
+    bare.write_text(APART.split("engine:")[0], encoding="utf-8")
+    again = json.loads(passcal("sweep", bare, "--candidates", file, "--json", "--top", 0).stdout)
+    assert [row["ttft_steady_p99"] for row in again["rows"]] == found["ttft_steady_p99"].tolist()
+
+
+def test_a_section_that_no_row_has_a_column_for_is_refused(passcal, tmp_path):
+    config = tmp_path / "apart.yaml"
+    config.write_text(APART.split("  - {deployment.kind: aggregated")[0], encoding="utf-8")
+    result = passcal("sweep", config)
+    assert result.exit_code == 2 and "=disaggregated has no such column" in " ".join(result.output.split())
+
+
+def test_both_sides_take_from_the_shared_engine(passcal, tmp_path):
+    """Unless they have their own; a side of another backend takes nothing, and each may have its timing."""
+    timing = "{kind: linear, prefill: [5.0, 0.02, 0, 0], decode: [8.0, 0.05, 0]}"
+    config = tmp_path / "apart.yaml"
+    config.write_text(
+        f"""
+workload: {{mode: closed, isl: 64, osl: 8, concurrency: 9}}
+timing: {timing}
+engine: {{backend: vllm, max_num_seqs: 2, max_num_batched_tokens: 128}}
+deployment:
+  kind: disaggregated
+  prefill: {{engine: {{max_num_seqs: 1}}, timing: {timing.replace("5.0", "6.0")}}}
+  decode: {{engine: {{backend: trtllm, max_batch_size: 3}}}}
+grid: {{deployment.prefill_workers: [1, 2]}}
+""",
+        encoding="utf-8",
+    )
+    told = json.loads(passcal("sweep", config, "--json", "--top", 0).stdout)
+    row = {
+        "kind": "disaggregated",
+        "prefill.backend": "vllm",
+        "prefill.max_num_seqs": 1,
+        "prefill.max_num_batched_tokens": 128,
+        "decode.backend": "trtllm",
+        "decode.max_batch_size": 3,
+    }
+    models = {
+        pool: pc.LinearTiming(prefill=(first, 0.02, 0.0, 0.0), decode=(8.0, 0.05, 0.0))
+        for pool, first in (("prefill", 6.0), ("decode", 5.0))
+    }
+    workload = pc.Workload.closed_loop(isl=64, osl=8, concurrency=9)
+    found = pc.sweep([{**row, "prefill_workers": k} for k in (1, 2)], workload, models, top=None)
+    assert [row["throughput_rps"] for row in told["rows"]] == found["throughput_rps"].tolist()
+
+
+SECTIONS = {  # what is refused of sections
+    "deployment.link.gbps=3": "deployment: {kind: disaggregated, link: {gbps: 3}}",
+    "deployment.prefill.max_num_seqs=3": "deployment: {kind: disaggregated, prefill: {max_num_seqs: 3}}",
+    "engine: no candidate takes anything": "engine: {backend: trtllm}\ndeployment: {kind: disaggregated, prefill: {engine: {backend: vllm}}, decode: {engine: {backend: sglang}}}",
+    "deployment.encoder: is not screened": "deployment: {kind: disaggregated, encoder: {latency_ms: 3.0}}",
+    "deployment.prefill.timing: the section timing says otherwise": "deployment: {kind: disaggregated, prefill: {timing: {kind: linear}}, decode: {timing: {kind: linear}}}",
+    "kind=aggregated has no such column": "engine: {backend: vllm}\ndeployment: {kind: aggregated, link: {gb_per_s: 3}}",
+}
+
+
+@pytest.mark.parametrize("message", SECTIONS)
+def test_sections_apart_are_checked(passcal, tmp_path, message):
+    config = tmp_path / "apart.yaml"
+    given = SECTIONS[message]
+    config.write_text(
+        f"""
+workload: {{mode: closed, isl: 64, osl: 8, concurrency: 9}}
+timing: {{kind: linear, prefill: [5.0, 0.02, 0, 0], decode: [8.0, 0.05, 0]}}
+{given}
+grid: {{workload.concurrency: [1, 2]}}
+""",
+        encoding="utf-8",
+    )
+    result = passcal("sweep", config)
+    assert result.exit_code == 2 and message in " ".join(result.output.split())
