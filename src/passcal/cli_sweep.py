@@ -32,6 +32,7 @@ def screen(
     """Price every candidate by the closed form."""
     from passcal.config import load_config
     from passcal.errors import SpecError
+    from passcal.points import is_pair
     from passcal.render_sweep import Outputs, deliver_screen
     from passcal.screening.screen import screen as screened
     from passcal.sweep_config import read_many
@@ -42,7 +43,7 @@ def screen(
     asked = read_many(load_config(file, settings or ()), file.parent, candidates)
     if asked.sla:
         raise SpecError("sla: a screen keeps every candidate; ask passcal sweep, or remove this section")
-    if not isinstance(asked.timing, TimingModel):
+    if not isinstance(asked.timing, TimingModel) and not is_pair(asked.timing):
         raise SpecError("timing.models: a screen has one timing model; ask passcal sweep, or give one")
     tell_if_cold(quiet)
     with waiting(f"screening {len(asked.candidates):,} candidates", quiet):

@@ -293,6 +293,8 @@ grid: {{deployment.prefill_workers: [1, 2]}}
     workload = pc.Workload.closed_loop(isl=64, osl=8, concurrency=9)
     found = pc.sweep([{**row, "prefill_workers": k} for k in (1, 2)], workload, models, top=None)
     assert [row["throughput_rps"] for row in told["rows"]] == found["throughput_rps"].tolist()
+    screened = passcal("screen", config, "--json")
+    assert {row["queueing_tier"] for row in json.loads(screened.stdout)["rows"]} == {"composed"}
 
 
 SECTIONS = {  # what is refused of sections

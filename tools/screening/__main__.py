@@ -1,13 +1,18 @@
-"""`python -m tools.screening`: write docs/explanation/screening-table.md anew; with `--sample`, the sample that the tests hold it to."""
+"""`python -m tools.screening`: write docs/explanation/screening-table.md anew; with `--sample`, the sample that the tests hold it to; with `--apart`, the
+part of docs/explanation/screening.md about prefill and decode apart.
+"""
 
 import argparse
 from pathlib import Path
 
+from tools.screening.apart import report_apart
 from tools.screening.draw import draw, truth
 from tools.screening.table import FIGURES, bracket_line, measured, rank_line, rate_line, table
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "screening-table.md"
+PROSE = PAGE.with_name("screening.md")
+MARKS = ("<!-- measured: -->\n", "<!-- :measured -->")
 SAMPLE = ROOT / "tests" / "data" / "screening.csv"
 
 
@@ -21,7 +26,13 @@ def main() -> None:
     parser.add_argument(
         "--sample", type=int, default=0, help="write so many candidates and their truth for the tests, and nothing else"
     )
+    parser.add_argument(
+        "--apart", type=int, default=0, help="so many candidates with prefill and decode apart, and nothing else"
+    )
     asked = parser.parse_args()
+    if asked.apart:
+        write_apart(asked.apart, asked.seed)
+        return
     if asked.sample:
         write_sample(asked.sample, asked.seed)
         return
@@ -46,6 +57,15 @@ Rate: {rate_line(asked.seed)}.
 """
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     asked.out.write_text(text, encoding="utf-8")
+    print(text)
+
+
+def write_apart(count: int, seed: int) -> None:
+    """Between the marks of the page."""
+    before, _, rest = PROSE.read_text(encoding="utf-8").partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    text = report_apart(count, seed)
+    PROSE.write_text(f"{before}{MARKS[0]}\n{text}\n\n{MARKS[1]}{after}", encoding="utf-8")
     print(text)
 
 

@@ -15,14 +15,14 @@ from passcal.spec.open_loop import OpenLoop
 from passcal.spec.workload import ClosedLoop, Workload
 from passcal.timing.base import COMBINE, TimingModel
 
-__all__ = ["candidate_rows", "refuse_unknown"]
+__all__ = ["TIMING", "WORKLOAD", "candidate_rows", "refuse_unknown", "single_shape"]
 
 WORKLOAD = ("isl", "prefix", "osl", "concurrency", "turnaround_ms", "rate_per_s")
 TIMING = ("a0", "a1", "a2", "a3", "d0", "d1", "d2")
 
 
-def refuse_unknown(columns: Columns) -> None:
-    """Every column is known, and has values only in rows of a backend that has such an option.
+def refuse_unknown(columns: Columns, rows: Any) -> None:
+    """Every column is known, and has values only in rows of a backend that has such an option; `rows` are the rows' numbers.
 
     Raises:
         SpecError: a column or a value that nothing reads.
@@ -46,7 +46,7 @@ def refuse_unknown(columns: Columns) -> None:
         if wrong.any():
             at = int(np.argmax(wrong))
             raise SpecError(
-                f"row {at}: {name} is no option of {backend.values[backend.codes[at]]}; leave it empty there"
+                f"row {rows[at]}: {name} is no option of {backend.values[backend.codes[at]]}; leave it empty there"
             )
 
 
@@ -70,6 +70,7 @@ def candidate_rows(columns: Columns, workload: Workload | None, timing: TimingMo
         if len(here):
             fill_worker(rows, name, columns, here)
     check(rows)
+    rows["exact"] = 1.0
     fill_timing(rows, columns, timing)
     rows["covered"] *= (rows["a0"] + rows["a1"] > 0) & (
         rows["d0"] + rows["d1"] > 0

@@ -26,10 +26,10 @@ def given(column: Column) -> Any:
     return column.codes >= 0 if isinstance(column, Coded) else ~np.isnan(column)
 
 
-def part_of(columns: Columns, start: int, end: int) -> dict[str, Column]:
-    """These rows of all columns."""
+def part_of(columns: Columns, rows: Any) -> dict[str, Column]:
+    """These rows, a slice or their numbers, of all columns."""
     return {
-        name: Coded(column.codes[start:end], column.values) if isinstance(column, Coded) else column[start:end]
+        name: Coded(column.codes[rows], column.values) if isinstance(column, Coded) else column[rows]
         for name, column in columns.items()
     }
 

@@ -24,7 +24,7 @@ IN_KV = 9  # regime
 
 def figures_of(rows: Any) -> Any:
     """`FIGURES` of `CANDIDATE` rows: one row each, one column a figure. Changes the rows."""
-    out = np.empty((len(rows), len(FIGURES)))
+    out = np.zeros((len(rows), len(FIGURES)))  # the last of them are of hand-offs
     screen_rows(table(rows), table(np.zeros(1, WORK)), np.zeros((ATOMS, 3)), table(np.zeros(FEW, CLIENT)), out)
     return out
 

@@ -11,7 +11,7 @@ NAMES = ("a0", "a1", "a2", "a3", "d0", "d1", "d2")
 
 
 def coefficients(rows: Any, timing: TimingModel) -> None:
-    """Fill the coefficients of `CANDIDATE` rows. A tangent proves no bound, so such rows lose `proven`."""
+    """Fill the coefficients of `CANDIDATE` rows. A tangent proves no bound, so such rows lose `proven` and `exact`."""
     if isinstance(timing, KernelTiming):
         form = timing.kernel_form()[0][0]
         if form["kind"] == LINEAR and form["captured"] == 0:
@@ -20,7 +20,7 @@ def coefficients(rows: Any, timing: TimingModel) -> None:
             rows["overlaps"] = form["combine"] == COMBINE["max"]
             rows["saved_ms"] = min(form["a0"], form["d0"]) if form["combine"] == COMBINE["shared"] else 0.0
             return
-    rows["proven"] = 0.0
+    rows["proven"] = rows["exact"] = 0.0
     for row in rows:
         tangent(row, timing)
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from passcal.columns import COLUMNS
 from passcal.errors import SpecError
-from passcal.screening.candidates import candidate_rows, refuse_unknown
-from passcal.screening.columns_in import Coded, Column, part_of
+from passcal.screening.candidates import candidate_rows
+from passcal.screening.columns_in import Coded, Column, Columns, part_of
+from passcal.screening.composed import composed_figures
 from passcal.screening.kernel import figures_of
+from passcal.screening.kinds import by_kind
 from passcal.screening.tables import BINDINGS, FIGURES, REGIMES
+from passcal.screening.tandem import Priced, tandem_rows
 from passcal.spec.workload import Workload
-from passcal.timing.base import TimingModel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,23 +24,36 @@ if TYPE_CHECKING:
 __all__ = ["as_frame", "refuse_figures", "screen"]
 
 CHUNK = 16384  # rows at a time: enough that calls of numpy cost little beside what they do
-NAMED = ("backend", "combine")  # columns of names
-TEXTS = {"queueing_tier": "screening", "window_kind": "closed form", "fidelity": "W0"}
+NAMED = (
+    "combine",
+    "kind",
+    "first_token",
+    "hold",
+    "routing",
+    "backend",
+    "transfer",
+    "transfer_start",
+)  # columns of names, and what they end with
+TEXTS = {"window_kind": "closed form", "fidelity": "W0"}
+TIERS = ("screening", "composed")
 
 
-def screen(candidates: Any, workload: Workload | None = None, timing: TimingModel | None = None) -> pd.DataFrame:
+def screen(candidates: Any, workload: Workload | None = None, timing: Priced | None = None) -> pd.DataFrame:
     """The closed form of every candidate: what `evaluate_closed_loop` would say from a burst, in about a microsecond.
 
     Args:
         candidates: a frame, a mapping of columns, or rows as mappings. Columns are `backend`, engine options in the engine's own spelling, and
             optionally `isl`, `prefix`, `osl`, `concurrency` or `rate_per_s`, `turnaround_ms` and coefficients `a0` to `a3`, `d0` to `d2`, `combine`, which
-            replace those of `workload` and `timing`. No value (None, NaN) is the engine's default.
+            replace those of `workload` and `timing`. No value (None, NaN) is the engine's default. Rows whose `kind` is `disaggregated` have the columns
+            that `pc.sweep` reads of them; coefficients may be of one pool (`prefill.a0`).
         workload: an endless closed loop, or Poisson arrivals, of one shape.
-        timing: the price of a pass; anything but a `LinearTiming` without capture sizes is asked at a few passes of each candidate, row by row.
+        timing: the price of a pass; anything but a `LinearTiming` without capture sizes is asked at a few passes of each candidate, row by row. Of
+            prefill and decode apart, one model for both, or a mapping `{"prefill": ..., "decode": ...}`.
 
     Returns:
         The candidates' columns, then `columns.COLUMNS` (ms), then `regime`: how clients travel, `refine` where an option is outside the
         closed form, whose figures are NaN. `ttft_steady_p99_lo` and `_hi` bound the evaluator's p99; where nothing is proven they are 0 and infinite.
+        `queueing_tier` is `screening`, or `composed` where stages are composed: an estimate, whose quantiles of TTFT, TPOT and E2E are their means.
 
     Raises:
         SpecError: an unknown column, an option of another backend, a value out of range, or something missing.
@@ -49,13 +64,21 @@ def screen(candidates: Any, workload: Workload | None = None, timing: TimingMode
     frame = as_frame(candidates)
     refuse_figures(frame, (*COLUMNS, "regime"))
     columns = {str(name): column_of(frame[name]) for name in frame.columns}
-    refuse_unknown(columns)
     figures = np.empty((len(FIGURES), len(frame)))
-    for start in range(0, len(frame), CHUNK):
-        end = min(start + CHUNK, len(frame))
-        rows = candidate_rows(part_of(columns, start, end), workload, timing)
-        figures[:, start:end] = figures_of(rows).T
+    for kind, rows, own in by_kind(columns, len(frame)):
+        for start in range(0, len(rows), CHUNK):
+            part = part_of(own, slice(start, start + CHUNK))
+            figures[:, rows[start : start + CHUNK]] = figures_by_kind(kind, part, workload, timing).T
     return pd.concat([frame, labelled(figures, frame.index)], axis=1)
+
+
+def figures_by_kind(kind: str, columns: Columns, workload: Workload | None, timing: Priced | None) -> Any:
+    """`FIGURES`, a row each."""
+    if kind == "disaggregated":
+        return composed_figures(*tandem_rows(columns, workload, timing))
+    if isinstance(timing, Mapping):
+        raise SpecError("timing of prefill and decode: a row of kind=aggregated has one timing model; give one")
+    return figures_of(candidate_rows(columns, workload, timing))
 
 
 def as_frame(candidates: Any) -> pd.DataFrame:
@@ -84,7 +107,9 @@ def column_of(series: pd.Series) -> Column:
     if series.dtype.kind in "biuf":
         return series.to_numpy(float, na_value=np.nan)
     codes, values = pd.factorize(series)
-    if series.name not in NAMED and all(isinstance(value, int | float | np.number | np.bool_) for value in values):
+    if str(series.name).rpartition(".")[2] not in NAMED and all(
+        isinstance(value, int | float | np.number | np.bool_) for value in values
+    ):
         return np.append(np.asarray(values, float), np.nan)[codes]
     return Coded(codes, tuple(values))
 
@@ -96,10 +121,11 @@ def labelled(figures: Any, index: Any) -> pd.DataFrame:
     found = dict(zip(FIGURES, figures, strict=True))
     count = figures.shape[1]
     texts = {name: texts_of(np.zeros(count, np.int8), (text,)) for name, text in TEXTS.items()}
+    texts["queueing_tier"] = texts_of(found["regime"] == REGIMES.index("composed"), TIERS)
     texts["binding"] = texts_of(found["binding"], BINDINGS)
     texts["regime"] = texts_of(found["regime"], REGIMES)
     uncounted = np.full(count, np.nan)  # the use of KV, and evictions where it binds
-    unknown = np.isin(found["regime"], (REGIMES.index("refine"), REGIMES.index("kv")))
+    unknown = np.isin(found["regime"], [REGIMES.index(name) for name in ("refine", "kv", "composed")])
     evicted = np.where(unknown, np.nan, 0.0)
     out: dict[str, Any] = {}
     for name in (*COLUMNS, "regime"):

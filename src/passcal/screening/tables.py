@@ -10,9 +10,11 @@ __all__ = [
     "CANDIDATE",
     "CLIENT",
     "FIGURES",
+    "HOP",
     "LEVELS",
     "REGIMES",
     "SGLANG_MIXED",
+    "STAGES",
     "TRTLLM",
     "VLLM",
     "WORK",
@@ -47,7 +49,62 @@ CANDIDATE = np.dtype(
             "overlaps",  # 1: such a pass costs the larger of the two
             "covered",  # 1: every option is in the closed form; 0: no figure holds
             "proven",  # 1: the price is the timing model's own formula, and memory never binds: the bracket holds
-            "in_kv",  # requests that KV holds at a time
+            "in_kv",  # requests that KV holds at a time, where that is fewer than may run
+            "kv",  # requests that KV holds at a time; infinite where memory never binds
+            "exact",  # 1: the price is the timing model's own formula
+        )
+    ]
+)
+HOP = np.dtype(
+    [
+        (name, "f8")
+        for name in (
+            "sources",  # prefill workers
+            "sinks",  # decode workers
+            "inflight",  # prompts that a prefill worker computes at a time
+            "most",  # transfers under way at a worker
+            "first_token",  # 0: shown by prefill, 1: when the decode side attaches, 2: by a pass of that side
+            "hold",  # 0: nothing, 1: blocks, 2: blocks and a seat
+            "routing",
+            "transfer",
+            "transfer_start",  # 1: chunks are sent as they are computed
+            "bytes",  # of a request
+            "latency_ms",
+            "capacity",  # bytes a ms of a worker's end
+            "osl",
+            "early",  # 1: memory of the decode side is reserved before prefill
+            "held_prefill",  # prompts that KV of a prefill worker holds
+            "held_decode",  # requests that KV of a decode worker holds, those on their way to it among them
+        )
+    ]
+)
+STAGES = np.dtype(
+    [
+        (name, "f8")
+        for name in (
+            "gaps",  # outputs after the first
+            "passes",  # decode passes of a request
+            "holding",  # prompts that a prefill worker has until they are sent
+            "prompt_ms",  # a prompt's tokens, without what its passes cost once
+            "own_ms",  # a prompt alone
+            "work_ms",  # what a prompt costs a busy worker
+            "cohort",  # prompts that all prefill workers make at a time
+            "batch",  # those of one worker, as one of them sees it on average
+            "locked",  # 1: a cohort ends together, too
+            "row_ms",  # a decode row at its mean context
+            "unit_ms",  # all bytes of a prompt at a worker's bandwidth
+            "left_ms",  # those that are left when its prefill ends
+            "latency_ms",
+            "ends",  # workers of the side that has fewer
+            "seats",  # rows of a decode worker
+            "pass_ms",  # a decode pass
+            "prefill_ms",
+            "queue_ms",
+            "hold_ms",
+            "transfer_ms",
+            "attach_ms",
+            "rate",  # requests a ms
+            "binding",
         )
     ]
 )
@@ -130,6 +187,9 @@ FIGURES = (  # columns of the row out, in order
     "output_tokens_per_s",
     "regime",
     "binding",
+    "hold_mean",
+    "transfer_mean",
+    "attach_mean",
 )
 REGIMES = (  # how clients travel
     "refine",  # the closed form does not cover an option: every figure is NaN
@@ -144,5 +204,6 @@ REGIMES = (  # how clients travel
     "kv",  # as many as KV holds
     "open",  # an open loop
     "overload",  # an open loop above what the engine serves
+    "composed",  # prefill and decode apart
 )
-BINDINGS = ("clients", "seats", "budget", "kv", "prefill", "decode")
+BINDINGS = ("clients", "seats", "budget", "kv", "prefill", "decode", "staging", "fabric")

@@ -63,6 +63,7 @@ def fill_worker(rows: Any, backend: str, columns: Columns, here: Any) -> None:
     fits = ~(held < np.minimum(needed, rows["seats"][here]))
     rows["covered"][here], rows["proven"][here] = covered, fits
     rows["in_kv"][here] = np.where(fits, np.inf, np.maximum(let_in, 1.0))
+    rows["kv"][here] = np.where(np.isnan(let_in), np.inf, let_in)
 
 
 def fill_vllm(rows: Any, take: Any, here: Any, isl: Any, osl: Any) -> tuple[Any, Any, Any]:
