@@ -7,10 +7,14 @@ import pandas as pd
 import pytest
 
 import passcal as pc
+from passcal.bounding import bounds_of
 from passcal.deployments import COLUMNS_OF
+from passcal.meets import keeps
 from passcal.points import read_points
 from passcal.spec.deployment import Disaggregated, Link
 from tests.sweeps import TIMING
+from tools.screening.apart import draw_apart
+from tools.screening.draw import a_model
 
 LOOP = pc.Workload.closed_loop(isl=256, osl=12, concurrency=6)
 SLOW = pc.LinearTiming(prefill=(9.0, 0.05, 1e-6, 0.0), decode=(15.0, 0.1, 2e-6), gpus=2)
@@ -192,3 +196,59 @@ def test_a_checkpoint_knows_what_changed(tmp_path, monkeypatch):
             pc.sweep(rows, LOOP, timing, checkpoint=tmp_path)
     monkeypatch.setattr("passcal.refining.evaluate", None)
     pd.testing.assert_frame_equal(pc.sweep(rows, LOOP, BOTH, checkpoint=tmp_path), first, check_exact=True)
+
+
+@pytest.mark.slow
+def test_no_evaluation_betters_a_bound():
+    """Of cycles and of windows; and bounds say something."""
+    frame = draw_apart(250, 31)
+    columns = {name: [None if v is None or v != v else v for v in frame[name]] for name in frame}
+    bounds = bounds_of(frame, read_points(columns, None, a_model), None)
+    found = pc.sweep(frame, None, a_model, top=None).sort_index()
+    assert len(found) == len(frame) and np.isfinite(bounds.most_per_s).all()
+    assert set(found["window_kind"]) == {"cycle", "window"}
+    assert (found["throughput_rps"] <= bounds.most_per_s).all()
+    assert np.median(found["throughput_rps"] / bounds.most_per_s) > 0.8
+    assert (found["ttft_steady_p50"] >= bounds.ttft_ms).all() and (found["ttft_steady_p99"] >= bounds.p99_low_ms).all()
+    assert (found["tpot_p50"] >= bounds.tpot_ms).all() and (found["itl_p50"] >= bounds.gap_ms).all()
+    assert (found["e2e_mean"] >= bounds.e2e_mean_ms).all()
+    assert np.isinf(bounds.longest_ttft_ms).all() and np.isinf(bounds.p99_high_ms).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["throughput", "per_gpu", "per_user", "goodput"])
+def test_the_best_are_those_of_evaluating_all(objective):
+    """Bounds leave out some of them, and nothing that would have been among the best."""
+    frame = pd.concat([draw_apart(120, 37), pd.DataFrame([{"backend": "vllm", **LINEAR, **SENT}])], ignore_index=True)
+    sla = (pc.Sla("ttft", 0.9, 400), pc.Sla("tpot", "mean", 14))
+    whole = pc.sweep(frame, None, a_model, sla=sla, objective=objective, top=None)
+    best = pc.sweep(frame, None, a_model, sla=sla, objective=objective, top=4)
+    every = pc.sweep(frame, None, a_model, top=None)
+    kept = [keeps(row["ttft_steady_p90"], sla[0]) and keeps(row["tpot_mean"], sla[1]) for _, row in every.iterrows()]
+    assert sorted(whole.index) == sorted(every.index[kept])
+    assert best.index.tolist() == whole.index[:4].tolist()
+    counts = best.attrs["counts"]
+    assert counts["rejected_by_bracket"] > 0 and (objective == "goodput" or counts["cannot_better"] > 0)
+
+
+LINEAR = {"a0": 5.0, "a1": 0.02, "a2": 0.0, "a3": 0.0, "d0": 8.0, "d1": 0.05, "d2": 0.0, "combine": "sum"}
+SENT = {"isl": 256, "osl": 16, "concurrency": 8}
+
+
+def test_no_estimate_decides(monkeypatch):
+    """A sweep asks for bounds, never for composed figures."""
+    monkeypatch.setattr("passcal.screening.screen.composed_figures", None)
+    counts = pc.sweep([APART], LOOP, TIMING, sla=pc.Sla("ttft", 0.5, 1.0)).attrs["counts"]
+    assert counts["rejected_by_bracket"] == 1 and counts["refined"] == 0
+
+
+def test_what_has_no_bound_is_evaluated():
+    """Timing without a formula in one pool, and options outside the closed form."""
+    phased = pc.PhaseTiming(prefill_ms=lambda n, isl, prefix: 5 + n * isl / 50, decode_ms=lambda n, context: 8 + n / 20)
+    target = pc.Sla("ttft", 0.5, 1.0)
+    for row, timing in (
+        (APART, {"prefill": phased, "decode": TIMING}),
+        ({**APART, "decode.data_parallel_size": 2}, TIMING),
+    ):
+        counts = pc.sweep([row], LOOP, timing, sla=target).attrs["counts"]
+        assert counts["refined"] == counts["rejected_by_evaluator"] == 1

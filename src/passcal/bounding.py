@@ -1,20 +1,21 @@
 """Bounds of points from the closed form, where it knows them: of the rows of a table, and of the loads of one deployment."""
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from passcal.bounds import Bounds, break_together, breaks, keeps_for_sure, no_bounds, steady_bounds
-from passcal.deployments import OPTIONS
+from passcal.bounds import Bounds, apart_bounds, break_together, breaks, keeps_for_sure, no_bounds, steady_bounds
+from passcal.deployments import COLUMNS_OF, OPTIONS
 from passcal.errors import SpecError, Unsupported
-from passcal.points import LENGTHS, Point, Points
+from passcal.points import LENGTHS, Point, Points, Priced
 from passcal.screening.candidates import candidate_rows
 from passcal.screening.columns_in import Coded
 from passcal.screening.kernel import figures_of
 from passcal.screening.screen import column_of, screen
 from passcal.screening.tables import FIGURES
+from passcal.screening.tandem import tandem_rows
 from passcal.spec.deployment import Aggregated
 from passcal.spec.lengths import Lengths
 from passcal.spec.sla import Sla, Target
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Verdict", "bounds_of", "nothing_known", "verdicts"]
 
-SCREENED = {*OPTIONS, *LENGTHS, "concurrency", "turnaround_ms"}  # columns that the closed form reads
+LOOP = {*LENGTHS, "concurrency", "turnaround_ms"}
+DEPLOYED = ("replicas",)  # what bounds read beside what the closed form does
+SCREENED = {*OPTIONS, *LOOP, *DEPLOYED}  # columns that are read, by kind
+SCREENED_APART = (COLUMNS_OF["disaggregated"] - {"kind"}) | LOOP
 BLOCK = 1024  # loads that are screened at once
 
 
@@ -47,21 +51,16 @@ class Verdict(NamedTuple):
 def bounds_of(frame: "pd.DataFrame", points: Points, workload: Workload | None) -> Bounds:
     """What is known of every row without evaluating it; a model that is no formula has no prices to bound anything with."""
     bounds = no_bounds(len(frame))
-    by_timing: dict[int, list[int]] = {}
-    replicas = np.ones(len(frame))
+    alike: dict[tuple[bool, int], list[int]] = {}  # rows of one kind and timing
     for row, (point, code) in enumerate(zip(points.rows, points.timing_of, strict=True)):
-        if not isinstance(point, Point) or not isinstance(point.deployment, Aggregated):
-            continue
-        if one_shape(point.workload) and isinstance(point.timing, KernelTiming):
-            by_timing.setdefault(code, []).append(row)
-            replicas[row] = point.deployment.replicas
-    names = [name for name in frame.columns if name in SCREENED]
+        if isinstance(point, Point) and one_shape(point.workload) and is_formula(point.timing):
+            alike.setdefault((isinstance(point.deployment, Aggregated), code), []).append(row)
     base = workload if isinstance(workload, ClosedLoop) else None
-    for code, listed in by_timing.items():
-        rows = np.array(listed)
-        timing = points.timings[code]
-        assert isinstance(timing, KernelTiming)
-        fill(bounds, rows, frame[names].iloc[rows], base, timing, replicas[rows])
+    for (aggregated, code), listed in alike.items():
+        columns = SCREENED if aggregated else SCREENED_APART
+        names = [name for name in frame.columns if name in columns]
+        known = partial(known_of if aggregated else known_apart, workload=base, timing=points.timings[code])
+        fill(bounds, np.array(listed), frame[names].iloc[listed], known)
     return bounds
 
 
@@ -70,20 +69,40 @@ def one_shape(workload: Workload) -> bool:
     return isinstance(workload, ClosedLoop) and not isinstance(workload.shapes, Lengths)
 
 
-def fill(bounds: Bounds, rows: Any, frame: "pd.DataFrame", workload: Any, timing: TimingModel, replicas: Any) -> None:
+def is_formula(timing: Priced) -> bool:
+    """Whether passes of every stage have a formula."""
+    return all(
+        isinstance(model, KernelTiming) for model in (timing.values() if isinstance(timing, Mapping) else [timing])
+    )
+
+
+def fill(bounds: Bounds, rows: Any, frame: "pd.DataFrame", known: Callable[["pd.DataFrame"], Bounds]) -> None:
     """Bounds of these rows; half by half where the closed form refuses one of them."""
     try:
-        screened = screen(frame, workload, timing)
-        columns = {str(name): column_of(frame[name]) for name in frame.columns}
-        low, high = (screened[f"ttft_steady_p99_{side}"].to_numpy() for side in ("lo", "hi"))
-        known = steady_bounds(candidate_rows(columns, workload, timing), replicas, low, high)
+        found = known(frame)
     except (SpecError, Unsupported):
         if len(rows) > 1:
             for part in np.array_split(np.arange(len(rows)), 2):
-                fill(bounds, rows[part], frame.iloc[part], workload, timing, replicas[part])
+                fill(bounds, rows[part], frame.iloc[part], known)
         return
-    for all_rows, these in zip(bounds, known, strict=True):
+    for all_rows, these in zip(bounds, found, strict=True):
         all_rows[rows] = these
+
+
+def known_of(frame: "pd.DataFrame", workload: Any, timing: Any) -> Bounds:
+    """Of aggregated candidates."""
+    own = frame.drop(columns=[name for name in DEPLOYED if name in frame])
+    screened = screen(own, workload, timing)
+    columns = {str(name): column_of(own[name]) for name in own.columns}
+    low, high = (screened[f"ttft_steady_p99_{side}"].to_numpy() for side in ("lo", "hi"))
+    replicas = frame["replicas"].fillna(1).to_numpy(float) if "replicas" in frame else np.ones(len(frame))
+    return steady_bounds(candidate_rows(columns, workload, timing), replicas, low, high)
+
+
+def known_apart(frame: "pd.DataFrame", workload: Any, timing: Priced) -> Bounds:
+    """Of candidates with prefill and decode apart."""
+    columns = {str(name): column_of(frame[name]) for name in frame.columns}
+    return apart_bounds(*tandem_rows(columns, workload, timing))
 
 
 def nothing_known(load: float) -> Verdict:

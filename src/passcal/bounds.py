@@ -13,9 +13,10 @@ import numpy as np
 from passcal.screening.tables import ALTERNATING, TRTLLM, VLLM
 from passcal.spec.sla import Floor, Sla, Target
 
-__all__ = ["Bounds", "break_together", "breaks", "keeps_for_sure", "no_bounds", "steady_bounds"]
+__all__ = ["Bounds", "apart_bounds", "break_together", "breaks", "keeps_for_sure", "no_bounds", "steady_bounds"]
 
 ROUNDING = 1e-9
+SHORTEST = 500  # requests of a window at least, or two a client: half of what `stopping.Window` logs of several stages may be skipped
 NOTHING = (np.inf, 0.0, 0.0, 0.0, 0.0, np.inf, 1.0, 0.0, np.inf, np.inf)  # what is known where nothing is
 
 
@@ -81,6 +82,45 @@ def steady_bounds(c: Any, replicas: Any, low: Any, high: Any) -> Bounds:
         e2e_mean_ms=np.where(one, 1000.0 * c["clients"] / most, 0.0),
         longest_ttft_ms=np.where(one, longest[0], np.inf),
         longest_gap_ms=np.where(one, longest[1], np.inf),
+    )
+    return Bounds._make(np.where(known, here, nothing) for here, nothing in zip(found, NOTHING, strict=True))
+
+
+def apart_bounds(p: Any, d: Any, h: Any) -> Bounds:
+    """Of prefill and decode apart: each stage serves no more than its workers can, and nobody's turn is shorter than that of one who is alone.
+
+    Where memory binds it only adds work, so it need not be known. A hand-off whose chunks are sent as they are computed has its latency left for sure.
+    Where no cycle is found early a window is measured, and those who were under way when it began (at most all clients) are served with less.
+
+    Args:
+        p, d: `CANDIDATE` rows of the pools.
+        h: `HOP` rows.
+    """
+    more, goes = h["osl"] - 1.0, (h["osl"] > 1) | (h["first_token"] > 0)
+    prompt = p["a1"] * p["new"] + p["a2"] * p["past"] * p["new"] + np.minimum(p["a2"] * 0.5, p["a3"]) * p["new"] ** 2
+    shares = np.maximum(p["new"] / p["budget"], 1.0 / np.minimum(np.minimum(p["seats"], h["inflight"]), p["clients"]))
+    rows = more * (d["d1"] + d["d2"] * (d["isl"] + h["osl"] * 0.5))
+    steps = more / np.minimum(d["seats"], d["clients"])
+    sent = np.where(goes, h["bytes"] / h["capacity"], 0.0)
+    hand_off = np.where(goes, h["latency_ms"], 0.0) + np.where(h["transfer_start"] == 0, sent, 0.0)
+    first = p["think_ms"] + np.ceil(p["new"] / p["budget"]) * p["a0"] + prompt
+    turn = first + hand_off + more * d["d0"] + rows
+    with np.errstate(divide="ignore"):
+        served = np.minimum(h["sources"] / (prompt + shares * p["a0"]), h["sinks"] / (rows + steps * d["d0"]))
+        served = np.minimum(served, np.minimum(h["sources"], h["sinks"]) / sent)
+        most = 1000.0 * np.minimum(served, p["clients"] / turn) * (1.0 + ROUNDING)
+    window = np.maximum(SHORTEST, 2.0 * p["clients"])
+    most *= window / (window - p["clients"])
+    ttft = (first + np.where(h["first_token"] > 0, hand_off, 0.0)) * (1.0 - ROUNDING)
+    known = (p["covered"] > 0) & (d["covered"] > 0) & (p["exact"] > 0) & (d["exact"] > 0)
+    found = no_bounds(len(h))._replace(
+        most_per_s=most,
+        ttft_ms=ttft,
+        tpot_ms=np.where(more > 0, (d["d0"] + rows / np.maximum(more, 1.0)) * (1.0 - ROUNDING), 0.0),
+        gap_ms=np.where(more > 0, (d["d0"] + d["d1"] + d["d2"] * (d["isl"] + 1.0)) * (1.0 - ROUNDING), 0.0),
+        p99_low_ms=ttft,
+        osl=h["osl"],
+        e2e_mean_ms=turn * (1.0 - ROUNDING),
     )
     return Bounds._make(np.where(known, here, nothing) for here, nothing in zip(found, NOTHING, strict=True))
 
