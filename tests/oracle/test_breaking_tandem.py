@@ -62,6 +62,15 @@ def latest_first(self):
         self.go(last)
 
 
+def between_ends(self, transfer):
+    """D3 broken: what waits starts after each of the ends of an instant."""
+    THROUGH(self, transfer)
+    self.dispatch()
+
+
+THROUGH = Transfers.through
+
+
 def no_wait(self, transfer):
     """D3 broken: there is no latency."""
     self.under_way.update(self.ends(transfer))
@@ -251,6 +260,7 @@ BREAKS = {
     "D3 first only": (Transfers, {"dispatch": overtaking}, "bound_sync"),
     "D3 others do not wait": (Transfers, {"dispatch": one_queue}, "bound_sync"),
     "D3 ready first": (Transfers, {"dispatch": latest_first}, "bound_sync"),
+    "D3 all end first": (Transfers, {"through": between_ends}, "bound_ends_together_sync"),
     "D3 missing": (Tandem, {"not_missing": lambda self, request: 0}, "missing_sync"),
     "D3 a token": (Tandem, {"not_missing": all_cached}, "missing_all_sync"),
     "D4 chunks": (Tandem, {"chunked": lambda self, source, computed: None}, "chunks_sync"),

@@ -145,6 +145,16 @@ def test_a_free_end_goes_to_who_was_ready_first():
     assert [start for start, _ in sends(*messages, bound=1, latency_ms=1)] == [0, 13, 11]
 
 
+@pytest.mark.parametrize(("size", "next_ms"), [(10, 20), (0, 10)])
+def test_what_waits_starts_when_all_have_ended_that_end_together(size: float, next_ms: float):
+    """The first two end at 10 ms. The third waits for both of them, the fourth for the first alone, but it was ready later.
+
+    With no bytes the third ends as it starts, and the fourth follows at the same instant.
+    """
+    messages = [(0, 0, 0, 10), (0, 1, 1, 10), (1, 1, 0, size), (2, 2, 0, 10)]
+    assert sends(*messages, bound=1)[2:] == [(10, next_ms), (next_ms, next_ms + 10)]
+
+
 @pytest.mark.parametrize(("more", "apart"), [(5e-7, False), (2e-6, True)])
 def test_ends_closer_than_a_nanosecond_are_one(more: float, apart: bool):
     """Rounding decides nothing; what lies further apart does."""

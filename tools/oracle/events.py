@@ -15,9 +15,10 @@ class Kind(IntEnum):
     GRANT = 4  # memory that came free goes to hand-offs that wait for it (D6)
     FLOW = 5  # bytes are through, or begin to flow (D3)
     LANDED = 6  # a transfer is over, in the order in which they were ready
-    THOUGHT = 7  # a session takes its next turn, lane by lane
-    VISIBLE = 8  # the scheduler sees a request
-    DECIDE = 9  # an engine that is free plans and starts, knowing all of the above
+    BEGIN = 7  # transfers that wait may start, now that all have ended that end (D3)
+    THOUGHT = 8  # a session takes its next turn, lane by lane
+    VISIBLE = 9  # the scheduler sees a request
+    DECIDE = 10  # an engine that is free plans and starts, knowing all of the above
 
 
 class Clock:

@@ -87,7 +87,7 @@ class Transfers:
             self.through(transfer)
 
     def through(self, transfer: Transfer) -> None:
-        """Others may go; what ends at one instant has ended in the order in which it was ready."""
+        """D3: what ends at one instant has ended in the order in which it was ready; then others may go."""
         self.under_way.subtract(self.ends(transfer))
         self.clock.at(self.clock.now_ms, Kind.LANDED, transfer.on_end, place=transfer.number)
-        self.dispatch()
+        self.clock.at(self.clock.now_ms, Kind.BEGIN, self.dispatch)
