@@ -164,10 +164,20 @@ def test_a_missing_link_speed_is_told(passcal, apart):
 
 
 @pytest.mark.parametrize("command", ["screen", "sweep"])
-@pytest.mark.parametrize("shared", [(), ("--set", "engine=null")])
-def test_tables_of_candidates_take_aggregated_ones_only(passcal, apart, command, shared):
-    result = passcal(command, apart, "--set", "grid={engine.max_num_seqs: [4, 8]}", *shared)
-    assert result.exit_code == 2 and "deployment.kind='disaggregated': is not screened or swept" in result.stderr
+def test_tables_of_candidates(passcal, apart, command):
+    """A grid over one side's option; one that no side has by that name is refused, and so is a table without an engine."""
+    result = passcal(command, apart, "--set", "grid={decode.max_num_seqs: [1, 3]}", "--json", "--quiet")
+    assert result.exit_code == 0, result.stderr
+    rows = json.loads(result.stdout)["rows"]
+    assert {row["decode.max_num_seqs"] for row in rows} == {1, 3}
+    if command == "sweep":
+        best = max(rows, key=lambda row: row["throughput_rps"])
+        assert best["throughput_rps"] == pytest.approx(pc.evaluate(LOOP, deployment(), TIMING).throughput_per_s)
+    for setting, told in (("engine.max_num_seqs", "max_num_seqs"), ("decode.max_seqs", "max_seqs")):
+        result = passcal(command, apart, "--set", f"grid={{{setting}: [4, 8]}}")
+        assert result.exit_code == 2 and told in result.stderr
+    result = passcal(command, apart, "--set", "grid={decode.max_num_seqs: [1, 3]}", "--set", "engine=null")
+    assert result.exit_code == 2 and "backend is missing" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["screen", "sweep", "evaluate"])
