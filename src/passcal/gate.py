@@ -79,13 +79,13 @@ def differences_of(
     for name in EVENTS:
         mine, other = ours.get(name, 0.0), theirs.get(name, 0.0)  # arrivals are told where clients keep requests back
         if not close(mine, other, rtol):
-            yield min(mine, other), told(f"request {i}", name, mine, other)
+            yield min(mine or 0.0, other or 0.0), told(f"request {i}", name, mine, other)
     for name in LENGTHS:
         if ours.get(name, 0) != theirs.get(name, 0):
             yield theirs["admitted_ms"], told(f"request {i}", name, ours.get(name, 0), theirs.get(name, 0))
     for name in HAND_OFF:
         mine, other = ours.get(name), theirs.get(name)
-        if mine != other and (mine is None or other is None or not close(mine, other, rtol)):
+        if not close(mine, other, rtol):
             yield theirs["admitted_ms"], told(f"request {i}", name, mine, other)
     mine, other = ours["token_ms"], theirs["token_ms"]
     if len(mine) != len(other):
@@ -113,9 +113,9 @@ def pass_differences(ours: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping
     return found
 
 
-def close(a: float, b: float, rtol: float) -> bool:
-    """Equal within the tolerance; a time of zero must be zero."""
-    return a == b or math.isclose(a, b, rel_tol=rtol, abs_tol=0.0)
+def close(a: float | None, b: float | None, rtol: float) -> bool:
+    """Equal within the tolerance; a time of zero must be zero, and one that is not told is told by neither."""
+    return a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=rtol, abs_tol=0.0))
 
 
 def told(where: str, name: str, ours: Any, theirs: Any) -> str:

@@ -26,6 +26,12 @@ def answered(name: str) -> dict[str, Any]:
     return answer(scenario(name))
 
 
+@cache
+def differences(name: str) -> list[str]:
+    """What the gate has against it."""
+    return compare(answered(name), oracle.simulate(scenario(name)))
+
+
 def disagreements(asked: dict[str, Any]) -> list[str]:
     """Where both sides differ; a refusal must be shared. Raises `Unsupported` where passcal models something not."""
     try:

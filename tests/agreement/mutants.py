@@ -1,12 +1,15 @@
 """Wrong engines: the oracle with one clause broken, each with a scenario of the battery that must tell.
 
 Most break a method of the oracle's scheduler; what lies outside the scheduler is broken in the scenario that the oracle is asked.
+With prefill and decode apart, many classes have clauses; those breaks are the ones that the oracle's own tests use.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.oracle.wrong import Break
+from tests.oracle.wrong_tandem import TANDEM
 from tools.oracle import simulate
 from tools.oracle.requests import Row, State
 from tools.oracle.vllm import Plan, VllmScheduler
@@ -222,7 +225,7 @@ class Mutant:
         return simulate(self.asked(scenario), scheduler=self.scheduler)
 
 
-MUTANTS = {
+MUTANTS: dict[str, Mutant | Break] = {
     "V1 waiting before running": Mutant("vllm_osl1_sync", WaitingFirst),
     "V2 budget off by one": Mutant("vllm_osl1_sync", BudgetOffByOne),
     "V2 decodes are free": Mutant("vllm_budget_is_seats_sync", DecodesAreFree),
@@ -252,4 +255,5 @@ MUTANTS = {
     "max adds": Mutant("vllm_linear_max_sync", asked=combined("sum")),
     "sum overlaps": Mutant("vllm_linear_sum_sync", asked=combined("max")),
     "sum shares": Mutant("vllm_linear_sum_sync", asked=combined("shared")),
+    **TANDEM,
 }

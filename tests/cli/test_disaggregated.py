@@ -171,7 +171,7 @@ def test_tables_of_candidates(passcal, apart, command):
     rows = json.loads(result.stdout)["rows"]
     assert {row["decode.max_num_seqs"] for row in rows} == {1, 3}
     if command == "sweep":
-        best = max(rows, key=lambda row: row["throughput_rps"])
+        best = next(row for row in rows if row["decode.max_num_seqs"] == 3)
         assert best["throughput_rps"] == pytest.approx(pc.evaluate(LOOP, deployment(), TIMING).throughput_per_s)
     for setting, told in (("engine.max_num_seqs", "max_num_seqs"), ("decode.max_seqs", "max_seqs")):
         result = passcal(command, apart, "--set", f"grid={{{setting}: [4, 8]}}")
