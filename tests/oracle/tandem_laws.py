@@ -1,7 +1,7 @@
 """What no schedule of two stages can break."""
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import cycle, islice, pairwise
 
 Engine = tuple[str, dict]
 
@@ -98,8 +98,12 @@ def assert_work(asked: dict, answer: dict) -> None:
 
 
 def sent(asked: dict) -> Iterator[dict]:
-    """The requests of a replay."""
-    yield from asked["workload"].get("requests", []) if asked["workload"]["mode"] == "replay" else []
+    """The requests of a replay, or of a closed loop as they are dealt."""
+    workload = asked["workload"]
+    if workload["mode"] == "replay":
+        yield from workload["requests"]
+    elif workload["mode"] == "closed":
+        yield from islice(cycle(workload["shapes"]), workload["requests"])
 
 
 def assert_memory(asked: dict, answer: dict) -> None:
