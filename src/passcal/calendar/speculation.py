@@ -11,7 +11,7 @@ from typing import Any
 from passcal.core.compiled import jit
 from passcal.core.tables import NOBODY, State
 
-__all__ = ["accept", "begin", "draft", "emitted", "given", "write"]
+__all__ = ["accept", "begin", "draft", "emitted", "given", "will_accept", "write"]
 
 
 @jit
@@ -50,13 +50,22 @@ def emitted(state: State, rank: Any, i: int) -> int:
 
 
 @jit
+def will_accept(state: State, rank: Any, i: int) -> int:
+    """Drafts that are accepted in the pass in flight, which carries a row of sequence i."""
+    if rank.drafts == 0 or state.vllm_lives[i].emitted == 0:
+        return 0
+    life = state.vllm_lives[i]
+    return min(floor((life.rows + 1) * rank.accepted) - floor(life.rows * rank.accepted), 1 * life.drafts)
+
+
+@jit
 def accept(state: State, rank: Any, i: int) -> None:
     """Sequence i has emitted a token of the pass that lands; a decode row emits its accepted drafts with it, at gaps of zero."""
     s, life, world = state.sequences[i], state.vllm_lives[i], state.world[0]
-    decoded, life.emitted = life.emitted > 0, 1
+    decoded, accepted = life.emitted > 0, will_accept(state, rank, i)
+    life.emitted = 1
     if not decoded:
         return
-    accepted = min(floor((life.rows + 1) * rank.accepted) - floor(life.rows * rank.accepted), 1 * life.drafts)
     life.rows += 1
     for _ in range(0 if rank.launching else accepted):  # else they are logged when they leave (V14)
         stall = state.stalls[world.stalls]

@@ -7,6 +7,7 @@ from it: `RANK.shift` keeps what they took since the pass in flight began, and w
 
 from typing import Any
 
+from passcal.calendar import speculation
 from passcal.core import blocks
 from passcal.core.compiled import jit
 from passcal.core.rank import free_seats, seats_taken
@@ -20,9 +21,8 @@ BLOCKED = -1
 @jit
 def shifted(rank: Any) -> bool:
     """Whether a plan that is formed already, but not yet here, must not see what happens to memory and seats now."""
-    return rank.ahead > 0 and (
-        rank.flying > 0 or rank.waited > 0
-    )  # a rank that sits out its group's pass has decided too (E1)
+    busy = rank.flying > 0 or rank.waited > 0  # a rank that sits out its group's pass has decided too (E1)
+    return rank.ahead > 0 and busy
 
 
 @jit
@@ -40,24 +40,34 @@ def room(state: State, rank: Any, k: int) -> int:
     """Blocks that the plan behind the pass in flight leaves to hand-offs; BLOCKED: it preempts, or leaves somebody waiting to resume."""
     free, budget = crowd_leaves(state, rank, k)
     for j in range(rank.running):
-        i = state.running[k, j]
-        s, request = state.sequences[i], state.legs[i]
-        if request.done_ms >= 0.0:  # a stop token ended it, and its row is wasted
-            continue
-        computed, generated = s.computed + s.given, 1 * s.generated
-        if s.given > 0 and computed == request.isl + generated:
-            generated += 1
-            if generated == request.osl and request.osl == request.most:
-                continue
-        new = min(request.isl + generated - computed, budget)
-        if rank.long_prefill > 0:
-            new = min(new, rank.long_prefill)
-        free -= blocks.missing(rank, s, computed + new + min(rank.drafts, max(0, request.osl - generated - 1)))
-        budget -= new
+        if budget > 0:
+            need, cost = row_takes(state, rank, state.running[k, j], budget)
+            free, budget = free - need, budget - cost
     if free < 0:
         return BLOCKED
     free = resumed_leave(state, rank, k, free, budget)
     return free - rank.shift if free >= 0 else BLOCKED
+
+
+@jit
+def row_takes(state: State, rank: Any, i: int, budget: int) -> tuple[int, int]:
+    """Blocks and budget that running sequence i takes behind the pass in flight; nothing if it ends there, or is over."""
+    s, request = state.sequences[i], state.legs[i]
+    if request.done_ms >= 0.0:  # a stop token ended it, and its row is wasted
+        return 0, 0
+    computed, generated = s.computed + s.given, 1 * s.generated
+    emits = s.given > 0 and computed == request.isl + generated
+    if emits:
+        accepted = speculation.will_accept(state, rank, i)
+        computed, generated = computed + accepted, generated + 1 + accepted
+        if generated == request.osl and request.osl == request.most:
+            return 0, 0
+    new, drafts = min(request.isl + generated - computed, budget), 0
+    if rank.long_prefill > 0:
+        new = min(new, rank.long_prefill)
+    if rank.drafts > 0 and (emits or state.vllm_lives[i].emitted > 0):
+        drafts = max(0, min(rank.drafts, min(budget - 1, request.osl - generated - 1)))
+    return blocks.missing(rank, s, computed + new + drafts), new + drafts
 
 
 @jit
