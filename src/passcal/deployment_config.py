@@ -51,17 +51,13 @@ def kind_of(given: Any) -> tuple[str, Any]:
 
 
 def aggregated_only(given: Any) -> Any:
-    """The keys of a deployment beside `kind`, for those who take aggregated ones only.
+    """The keys of an aggregated deployment beside `kind`, for tables of candidates.
 
     Raises:
-        Unsupported: prefill and decode apart.
+        Unsupported: an encoder.
         SpecError: no such kind.
     """
-    kind, around = kind_of(given)
-    if kind == "disaggregated":
-        raise Unsupported(
-            f"deployment.kind={kind!r}: is not screened or swept; ask passcal evaluate, replay or capacity, or remove kind"
-        )
+    _, around = kind_of(given)
     if isinstance(around, Mapping) and around.get("encoder") is not None:
         raise Unsupported("deployment.encoder: is not screened or swept; ask passcal evaluate, replay or capacity")
     return around
