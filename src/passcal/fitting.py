@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from passcal.core.tables import NOBODY, RANK
+from passcal.core.rank_table import RANK
+from passcal.core.tables import NOBODY
 from passcal.errors import SpecError
 
 __all__ = ["Fitting", "Lengths", "clipped", "empty_rank"]
