@@ -79,6 +79,9 @@ def apart(draw: st.DrawFn) -> Json:
     if stops:
         for name in ("speculation", "host_offload") if behind == "vllm" else ():
             after.pop(name, None)
+    after.pop(
+        "scheduler_reserve_full_isl", None
+    )  # or who resumes may take up and lose, for ever, what a hand-off without a seat leaves
     if after.get("capacity_policy") == "STATIC_BATCH":
         after["capacity_policy"] = "MAX_UTILIZATION"
     reserved = draw(st.sampled_from([512, 0, 1, 16, 64])) if behind == "sglang" else 512
