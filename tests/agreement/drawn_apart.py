@@ -64,11 +64,6 @@ def apart(draw: st.DrawFn) -> Json:
     grouped = "trtllm" not in (backend, behind) and draw(st.sampled_from([False, False, True]))
     first = draw(st.sampled_from(["prefill", "prefill", "decode"] + ["decode_pass"] * (behind != "sglang")))
     row = lengths(grouped, prefixes=backend == "vllm")
-    if (behind, first) == (
-        "sglang",
-        "decode",
-    ):  # one with nothing left to make wakes no engine of the oracle that waits for its memory
-        row = row.map(lambda asked: {**asked, "osl": max(2, asked["osl"])})
     if stops := draw(st.sampled_from([False, False, False, True])):
         more = st.sampled_from([0, 0, 1, 7, 60])
         row = st.builds(lambda asked, further: {**asked, "max_tokens": asked["osl"] + further}, row, more)
@@ -79,9 +74,11 @@ def apart(draw: st.DrawFn) -> Json:
     if stops:
         for name in ("speculation", "host_offload") if behind == "vllm" else ():
             after.pop(name, None)
-    after.pop(
-        "scheduler_reserve_full_isl", None
-    )  # or who resumes may take up and lose, for ever, what a hand-off without a seat leaves
+    # Else who resumes may take up and lose, for ever, what a hand-off without a seat leaves.
+    after.pop("scheduler_reserve_full_isl", None)
+    if first == "decode" and any(asked["osl"] == 1 for asked in rows):
+        # Who has nothing left to make sets memory free, but wakes no engine of the oracle that waits for it.
+        after.pop(MEMORY[behind], None)
     if after.get("capacity_policy") == "STATIC_BATCH":
         after["capacity_policy"] = "MAX_UTILIZATION"
     reserved = draw(st.sampled_from([512, 0, 1, 16, 64])) if behind == "sglang" else 512
