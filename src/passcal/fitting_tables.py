@@ -128,7 +128,7 @@ def engine_tables(stages: tuple[Pool, ...], groups: int) -> dict[str, Any]:
             **{name: rows for name, rows in pool.fit.fixed.items() if name not in ("nodes", "scratch")},
         }
         for name, rows in own.items():
-            by_rank.setdefault(name, []).append(np.repeat(rows, pool.ranks, axis=0))
+            by_rank.setdefault(name, []).append(rows if pool.ranks == 1 else np.repeat(rows, pool.ranks, axis=0))
     tables: dict[str, Any] = {name: table(stacked(parts)) for name, parts in by_rank.items()}
     if len(stages) > 1 and len(tables["blocks"][0]) > 2:  # contents are found by the widest slot of any stage
         _, slots, width = tables["tables"].shape
@@ -156,7 +156,7 @@ def stacked(parts: list[Any]) -> Any:
 
 def rank_rows(stages: tuple[Pool, ...]) -> Any:
     """RANK[ranks] of all stages."""
-    rows = np.concatenate([np.repeat(pool.fit.rank, pool.ranks) for pool in stages])
+    rows = stacked([np.repeat(pool.fit.rank, pool.ranks) for pool in stages])
     first = 0
     for s, pool in enumerate(stages):
         own = rows[first : first + pool.ranks]

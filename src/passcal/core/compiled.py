@@ -168,7 +168,7 @@ else:
         Numba would first do the same for every callee with all of its own callees, which makes compiling quadratic in the depth of calls. So a
         `jit` function has no machine code of its own: Python must not call it.
         """
-        steps = {step: getattr(JITCodeLibrary, step) for step in (*ENTRY_ONLY, "finalize", "_optimize_final_module")}
+        steps = {step: getattr(JITCodeLibrary, step) for step in (*ENTRY_ONLY, "finalize")}
         set_env, broadcast = JITCPUCodegen.set_env, event.broadcast
         mangle_args = itanium_mangler.mangle_args
 
@@ -192,7 +192,7 @@ else:
 
         for step in ENTRY_ONLY:
             setattr(JITCodeLibrary, step, only_entry(step))
-        JITCodeLibrary.finalize, JITCodeLibrary._optimize_final_module = finalize, optimise
+        JITCodeLibrary.finalize = finalize
         JITCPUCodegen.set_env, event.broadcast = set_known_env, lambda _: None
         itanium_mangler.mangle_args = short_names
         try:
@@ -213,11 +213,6 @@ else:
                 found[below] = None
                 waiting.extend(below._linking_libraries)
         return list(found)
-
-    def optimise(library: Any) -> None:
-        """Numba's full optimisation; the cheaper one that it runs before is for reference counts, of which there are none."""
-        passes, builder = library._codegen._module_pass_manager()
-        passes.run(library._final_module, builder)
 
 
 def table(rows: Any) -> Any:
