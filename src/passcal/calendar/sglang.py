@@ -162,7 +162,8 @@ def take_prompts(state: State, rank: Any, s: Any, k: int) -> None:
         )
         rank.free -= ceil(end, s.page) - ceil(past, s.page)
         sequence.computed = end
-        state.lists[k, UPTO + s.slot, n] = end
+        if rank.sending:
+            state.lists[k, UPTO + s.slot, n] = end
 
 
 @jit
@@ -232,7 +233,7 @@ def finish(state: State, rank: Any, s: Any, i: int) -> None:
     if s.tree:
         radix.publish(state, rank, s, i, 1 * state.sequences[i].computed)
     if not kept_back(state, rank, i):
-        let_go(state, rank.index, i)
+        free_kv(state, rank, s, i)
     if life.place == LISTED:
         s.finished += 1
     else:
@@ -241,12 +242,19 @@ def finish(state: State, rank: Any, s: Any, i: int) -> None:
 
 @jit
 def let_go(state: State, k: int, i: int) -> None:
-    """Request i, which is done here, needs its KV no more: what the tree does not hold is free, and the queue is looked at again (S5)."""
-    rank, s, life = state.ranks[k], state.sglang[k], state.sglang_lives[i]
+    """Request i, which is done here, has arrived elsewhere: its KV is free, and the queue is looked at again (S5)."""
+    free_kv(state, state.ranks[k], state.sglang[k], i)
+    state.sglang[k].full = 0
+
+
+@jit
+def free_kv(state: State, rank: Any, s: Any, i: int) -> None:
+    """Request i needs its KV no more: what the tree does not hold is free (S15)."""
+    life = state.sglang_lives[i]
     if s.tree:
         radix.grab(state, rank, s, life.leaf, -1)
     rank.free += kept_tokens(state, s, i) - state.nodes[life.leaf].end
-    rank.freed, state.sequences[i].held, s.full = 1, 0, 0
+    rank.freed, state.sequences[i].held = 1, 0
     if s.tree and not rank.memory:
         radix.drop_chain(state, s, i)
 

@@ -100,8 +100,9 @@ def load_prompts(state: State, rank: Any, own: Any, k: int, now: float) -> int:
             s.computed += s.given
             s.given = 0
             life.rode = rank.number + 1
-            state.lists[k, CHUNKS + odd, chunks], state.lists[k, UPTO + odd, chunks] = i, s.computed
-            chunks += 1
+            if rank.sending:
+                state.lists[k, CHUNKS + odd, chunks], state.lists[k, UPTO + odd, chunks] = i, s.computed
+                chunks += 1
             if last == 1:
                 state.lists[k, FLIGHT + odd, finishing] = i
                 finishing += 1
