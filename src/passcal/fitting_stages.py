@@ -21,7 +21,7 @@ from passcal.spec.deployment import Aggregated, Deployment, Disaggregated
 from passcal.spec.engine import EngineSpec, Sglang, Trtllm, Vllm
 from passcal.timing.base import TimingModel
 
-__all__ = ["FITTINGS", "HOLDS", "Pool", "Timings", "encoder_ms", "pools", "timings_of"]
+__all__ = ["FITTINGS", "Pool", "Timings", "encoder_ms", "pools", "timings_of"]
 
 # What each engine adds to the tables; the flag asks for KV by content.
 FITTINGS: dict[type, Callable[[Any, Lengths, bool], Fitting]] = {

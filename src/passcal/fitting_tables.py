@@ -30,7 +30,7 @@ from passcal.core.tandem_tables import (
     STAGE,
     TRANSFER,
 )
-from passcal.fitting_stages import HOLDS, Pool
+from passcal.fitting_stages import Pool
 from passcal.machine import priced
 from passcal.spec.deployment import Deployment, Disaggregated, Link
 from passcal.spec.engine import Sglang
@@ -84,7 +84,7 @@ def hop_rows(deployment: Deployment) -> Any:
     if isinstance(deployment, Disaggregated):
         row = hop_row(deployment.link)
         row["early"], row["reserve"] = isinstance(deployment.decode, Sglang), deployment.num_reserved_decode_tokens
-        row["hold"], row["first_token"] = HOLDS[deployment.hold], FIRST_TOKENS[deployment.first_token]
+        row["first_token"] = FIRST_TOKENS[deployment.first_token]
         rows.append(row)
     return np.concatenate(rows)
 
@@ -94,7 +94,7 @@ def hop_row(link: Link | None) -> Any:
     row = np.zeros(1, HOP)
     row["capacity"] = NEVER
     if link is not None:
-        row["each_chunk"], row["missing"] = link.transfer_start == "each_chunk", link.transfer == "missing"
+        row["missing"] = link.transfer == "missing"
         row["bytes"], row["latency_ms"] = link.kv_bytes_per_token, link.latency_ms
         row["capacity"], row["most"] = link.gb_per_s * 1e6 * link.efficiency, link.max_transfers_per_worker or 0
     return row

@@ -13,7 +13,8 @@ from passcal.core import cycle
 from passcal.core.compiled import jit
 from passcal.core.fabric import ended, enqueue, next_moment, open_transfer, start
 from passcal.core.hand import goes_on, hand_of, seat_is_free
-from passcal.core.rank import LEFT, arrive, forget
+from passcal.core.lists import put_last
+from passcal.core.rank import LEFT, arrive, count_done, forget
 from passcal.core.stage import choose
 from passcal.core.tables import NOBODY, State
 from passcal.core.tandem_tables import FIRST_DECODE, FIRST_DECODE_PASS, FIRST_PREFILL
@@ -79,10 +80,8 @@ def send(state: State, i: int, upto: int, now: float) -> None:
     t = open_transfer(state, i, upto - hand.sent)
     hand.sent = upto
     hand.open += 1
-    if hand.staged_tail == NOBODY:
+    if put_last(state.transfers, hand.staged_tail, t):
         hand.staged_head = t
-    else:
-        state.transfers[hand.staged_tail].after = t
     hand.staged_tail = t
     if hand.asked_ms < 0.0:
         ask(state, i, now)
@@ -97,11 +96,8 @@ def ask(state: State, i: int, now: float) -> None:
     hand_of(state, i).asked_ms = now
     k = choose(state, state.stages[i % world.stages + 1], i + 1)
     rank = state.ranks[k]
-    state.sequences[i + 1].after = NOBODY
-    if rank.asking_tail == NOBODY:
+    if put_last(state.sequences, rank.asking_tail, i + 1):
         rank.asking_head = i + 1
-    else:
-        state.sequences[rank.asking_tail].after = i + 1
     rank.asking_tail = i + 1
     grant(state, k, now)
 
@@ -224,15 +220,12 @@ def complete(state: State, i: int, now: float) -> None:
         request.first_ms = legs[prefill + 1].admitted_ms
     if i == prefill:
         forget(state, prefill + 1)
-    world.done += 1
-    state.gone[world.gone] = r
-    world.gone += 1
+    count_done(state, r)
 
 
 @jit
 def write_hand_offs(state: State, out: Any, n: int) -> int:
     """Write what is between the stages as numbers, times relative to now and bytes as the time that they take alone; returns the next position."""
-    world = state.world[0]
     for k in range(len(state.ranks)):
         rank = state.ranks[k]
         out[n], out[n + 1], out[n + 2], out[n + 3] = rank.staging, rank.resuming, rank.keeping, rank.handed
@@ -249,8 +242,7 @@ def write_hand_offs(state: State, out: Any, n: int) -> int:
             n += 1
             if pair.flows > 0:
                 n = write_heap(state, hop, pair, out, n)
-    out[n] = world.leaving
-    return n + 1
+    return n
 
 
 @jit

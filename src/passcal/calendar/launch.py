@@ -9,6 +9,7 @@ through the detokenizer, and a request is done for its client when its last toke
 from typing import Any
 
 from passcal.core.compiled import jit
+from passcal.core.rank import count_done
 from passcal.core.tables import NEVER, State
 
 __all__ = ["come_out", "depart", "drain", "hold", "next_decision", "next_out", "write"]
@@ -86,14 +87,13 @@ def next_out(state: State, k: int) -> float:
 @jit
 def come_out(state: State, k: int, now: float) -> None:
     """Requests whose last token has come out by now are done for their clients."""
-    own, world = state.launches[k], state.world[0]
+    own = state.launches[k]
     while next_out(state, k) <= now:
-        state.gone[world.gone] = state.outs[k, own.first_out].request
+        request: int = 1 * state.outs[k, own.first_out].request
         own.first_out = (own.first_out + 1) % state.outs.shape[1]
         own.outs -= 1
         state.ranks[k].outstanding -= 1
-        world.done += 1
-        world.gone += 1
+        count_done(state, request)
 
 
 @jit

@@ -13,16 +13,9 @@ from passcal.core.compiled import jit
 from passcal.core.rank import free_seats, seats_taken
 from passcal.core.tables import NOBODY, State
 
-__all__ = ["room", "seated", "shifted"]
+__all__ = ["room", "seated"]
 
 BLOCKED = -1
-
-
-@jit
-def shifted(rank: Any) -> bool:
-    """Whether a plan that is formed already, but not yet here, must not see what happens to memory and seats now."""
-    busy = rank.flying > 0 or rank.waited > 0  # a rank that sits out its group's pass has decided too (E1)
-    return rank.ahead > 0 and busy
 
 
 @jit

@@ -3,10 +3,10 @@
 from typing import Any
 
 from passcal.calendar import speculation
-from passcal.calendar.vllm_ahead import room, seated, shifted
+from passcal.calendar.vllm_ahead import room, seated
 from passcal.core import blocks, crowd, remains
 from passcal.core.compiled import jit
-from passcal.core.hand import kept_back
+from passcal.core.hand import kept_back, shifted
 from passcal.core.rank import forget, push_front
 from passcal.core.tables import NOBODY, State
 

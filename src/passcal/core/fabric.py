@@ -8,6 +8,7 @@ from typing import Any
 
 from passcal.core.compiled import jit
 from passcal.core.hand import hand_of
+from passcal.core.lists import put_last
 from passcal.core.tables import NEVER, NOBODY, State
 
 __all__ = ["ended", "enqueue", "next_moment", "open_transfer", "start"]
@@ -35,14 +36,12 @@ def open_transfer(state: State, leg: int, tokens: float) -> int:
 def enqueue(state: State, hop: Any, t: int) -> None:
     """Transfer t is ready: it stands in its source's queue."""
     transfer = state.transfers[t]
-    transfer.order, transfer.after = hop.order, NOBODY
+    transfer.order = hop.order
     hop.order += 1
     hop.queued = 1
     end = state.ends[hop.first_end + transfer.source]
-    if end.tail == NOBODY:
+    if put_last(state.transfers, end.tail, t):
         end.head = t
-    else:
-        state.transfers[end.tail].after = t
     end.tail = t
 
 
@@ -69,11 +68,9 @@ def start(state: State, hop: Any, now: float) -> None:
         hand = hand_of(state, 1 * transfer.leg)
         if hand.start_ms < 0.0:
             hand.start_ms = now
-        transfer.flows_ms, transfer.after = now + hop.latency_ms, NOBODY
-        if hop.latent_tail == NOBODY:
+        transfer.flows_ms = now + hop.latency_ms
+        if put_last(state.transfers, hop.latent_tail, first):
             hop.latent_head = first
-        else:
-            state.transfers[hop.latent_tail].after = first
         hop.latent_tail = first
 
 

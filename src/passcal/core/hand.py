@@ -6,7 +6,7 @@ from passcal.core.compiled import jit
 from passcal.core.tables import State
 from passcal.core.tandem_tables import FIRST_PREFILL, HOLD_SEAT
 
-__all__ = ["goes_on", "hand_of", "kept_back", "seat_is_free"]
+__all__ = ["goes_on", "hand_of", "kept_back", "seat_is_free", "shifted"]
 
 
 @jit
@@ -40,9 +40,16 @@ def kept_back(state: State, rank: Any, i: int) -> bool:
 
 
 @jit
+def shifted(rank: Any) -> bool:
+    """Whether a plan that is formed already, but not yet here, must not see what happens to memory and seats now (V12)."""
+    busy = rank.flying > 0 or rank.waited > 0  # a rank that sits out its group's pass has decided too (E1)
+    return rank.ahead > 0 and busy
+
+
+@jit
 def seat_is_free(rank: Any) -> None:
     """The seat that was kept for a transfer is free again, for plans that are formed from now on."""
-    if rank.ahead and (rank.flying > 0 or rank.waited > 0):
+    if shifted(rank):
         rank.seats_shift += rank.holding == HOLD_SEAT
     else:
         rank.keeping -= rank.holding == HOLD_SEAT

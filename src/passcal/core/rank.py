@@ -10,6 +10,7 @@ Where requests come with their KV (`RANK.attaching`), arrivals go to `handed` an
 from typing import Any
 
 from passcal.core.compiled import jit
+from passcal.core.lists import put_last
 from passcal.core.tables import NOBODY, State
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "append",
     "arrive",
     "attach",
+    "count_done",
     "emit",
     "forget",
     "free_seats",
@@ -66,11 +68,8 @@ def may_send(world: Any) -> bool:
 @jit
 def arrive(state: State, rank: Any, i: int) -> None:
     """Sequence i reaches the scheduler, which looks at it when its horizon has come there."""
-    state.sequences[i].after = NOBODY
-    if rank.arrived_tail == NOBODY:
+    if put_last(state.sequences, rank.arrived_tail, i):
         rank.arrived_head = i
-    else:
-        state.sequences[rank.arrived_tail].after = i
     rank.arrived_tail = i
 
 
@@ -91,11 +90,8 @@ def intake(state: State, rank: Any, horizon: float) -> None:
 @jit
 def append_handed(state: State, rank: Any, i: int) -> None:
     """Sequence i, whose KV is here, waits for a seat."""
-    state.sequences[i].after = NOBODY
-    if rank.handed_tail == NOBODY:
+    if put_last(state.sequences, rank.handed_tail, i):
         rank.handed_head = i
-    else:
-        state.sequences[rank.handed_tail].after = i
     rank.handed_tail = i
     rank.handed += 1
 
@@ -118,11 +114,8 @@ def attach(state: State, rank: Any, k: int) -> int:
 @jit
 def append(state: State, rank: Any, i: int) -> None:
     """Put sequence i at the tail of the waiting queue."""
-    state.sequences[i].after = NOBODY
-    if rank.waiting_tail == NOBODY:
+    if put_last(state.sequences, rank.waiting_tail, i):
         rank.waiting_head = i
-    else:
-        state.sequences[rank.waiting_tail].after = i
     rank.waiting_tail = i
     rank.waiting += 1
 
@@ -187,8 +180,15 @@ def leave(state: State, rank: Any, i: int) -> None:
         state.leaving[world.leaving, 0], state.leaving[world.leaving, 1] = i, LEFT
         world.leaving += 1
         return
+    count_done(state, i)
+
+
+@jit
+def count_done(state: State, request: int) -> None:
+    """A request is done for its client, who acts at this instant."""
+    world = state.world[0]
     world.done += 1
-    state.gone[world.gone] = i
+    state.gone[world.gone] = request
     world.gone += 1
 
 

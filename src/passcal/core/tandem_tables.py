@@ -42,9 +42,7 @@ HOP = np.dtype(
     [
         ("fresh", "i8"),  # 1: the prompt is still to be computed there; 0: its KV comes with it
         ("early", "i8"),  # 1: memory is reserved there before the request starts here (D6)
-        ("hold", "i8"),  # what is kept here until the transfer has ended (D5): HOLD_*
         ("first_token", "i8"),  # where the first token is shown (D2): FIRST_*
-        ("each_chunk", "i8"),  # 1: chunks are sent as they are computed (D4)
         ("missing", "i8"),  # 1: a cached prefix is there already
         ("bytes", "f8"),  # a token
         ("capacity", "f8"),  # bytes a ms, of each end; infinite: no fabric
