@@ -10,7 +10,7 @@ import passcal as pc
 from passcal.bounding import bounds_of
 from passcal.bounds import Bounds, keeps_for_sure
 from passcal.columns import COLUMNS
-from passcal.meets import keeps
+from passcal.meets import figure, keeps
 from passcal.points import read_points
 from passcal.refining import OBJECTIVES
 from tests.sweeps import TIMING, candidates
@@ -39,7 +39,7 @@ def brute_force(frame, sla, objective, top):
         latencies = []
         for target in sla:
             if isinstance(target, pc.Floor):
-                kept &= report.throughput_per_s >= target.limit
+                kept &= keeps(figure(report, target), target)
                 continue
             latency = getattr(report, f"{target.metric}_ms")
             level = target.quantile
@@ -87,6 +87,18 @@ def test_targets_that_cannot_hold_together(limit):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.99, "mean"])
+def test_targets_on_gaps_and_waits(level):
+    """Any quantile of them, whose bounds in closed form say little: what is gone through decides, and the best are the same."""
+    frame = candidates(150, 21, turnaround_ms=(0.0, 30.0))
+    sla = (pc.Sla("itl", level, 14), pc.Sla("queue", level, 60), pc.Floor("output_tokens_per_s_per_gpu", 30))
+    found = pc.sweep(frame, None, TIMING, sla=sla, top=5)
+    assert found.index.tolist() == brute_force(frame, sla, "throughput", 5)
+    counts = found.attrs["counts"]
+    assert counts["refined"] < 100 and counts["rejected_by_bracket"] > 30
+
+
+@pytest.mark.slow
 def test_no_evaluation_betters_a_bound():
     """Of any objective or latency, for every way in which passes combine."""
     for seed, combine in enumerate(("sum", "shared", "max")):
@@ -113,17 +125,19 @@ def test_no_target_is_kept_for_sure_that_is_not_kept():
     """A limit just below the figure is never said to be kept; one far above is, for most candidates."""
     frame = candidates(150, 11, turnaround_ms=(0.0, 0.0, 60.0))
     columns = {name: [None if v != v else v for v in frame[name].tolist()] for name in frame}
-    bounds = bounds_of(frame, read_points(columns, None, TIMING), None)
+    bounds = bounds_of(frame, read_points(columns, None, TIMING), None, [pc.Sla("itl", 1, 1e6)])._replace(
+        figures=np.full((len(frame), 1), np.nan)
+    )
     found = pc.sweep(frame, None, TIMING, top=None).sort_index()
     for metric in ("ttft", "queue", "e2e", "tpot", "itl"):
         for name, level in {"mean": "mean", "p50": 0.5, "p99": 0.99, "p999": 0.999}.items():
             figures = found.get(f"{metric}_{name}", found.get(f"{metric}_steady_{name}"))
             if figures is None:
                 continue
-            for row, figure in figures.items():
+            for row, value in figures.items():
                 one = Bounds._make(known[row : row + 1] for known in bounds)
-                assert not figure > 0 or not keeps_for_sure(pc.Sla(metric, level, figure * (1 - 1e-6)), one)
-            assert keeps_for_sure(pc.Sla(metric, level, 1e5), bounds).mean() > 0.5
+                assert not value > 0 or not keeps_for_sure([pc.Sla(metric, level, value * (1 - 1e-6))], 0, one)
+            assert keeps_for_sure([pc.Sla(metric, level, 1e5)], 0, bounds).mean() > 0.5
 
 
 def test_rows_are_what_evaluate_answers():

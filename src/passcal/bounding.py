@@ -6,14 +6,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from passcal.bounds import Bounds, apart_bounds, break_together, breaks, keeps_for_sure, no_bounds, steady_bounds
+from passcal.bounds import (
+    Bounds,
+    apart_bounds,
+    break_together,
+    breaks,
+    keeps_for_sure,
+    no_bounds,
+    steady_bounds,
+    with_cycles,
+)
 from passcal.deployments import COLUMNS_OF, OPTIONS
 from passcal.errors import SpecError, Unsupported
 from passcal.points import LENGTHS, Point, Points, Priced
-from passcal.screening.candidates import candidate_rows
+from passcal.screening.candidates import candidate_rows, refuse_unknown
 from passcal.screening.columns_in import Coded
+from passcal.screening.cycles import MEAN, METRICS, cycles_of
 from passcal.screening.kernel import figures_of
-from passcal.screening.screen import column_of, screen
+from passcal.screening.screen import column_of
 from passcal.screening.tables import FIGURES
 from passcal.screening.tandem import tandem_rows
 from passcal.spec.deployment import Aggregated
@@ -48,9 +58,11 @@ class Verdict(NamedTuple):
     broken: tuple[Target, ...]
 
 
-def bounds_of(frame: "pd.DataFrame", points: Points, workload: Workload | None) -> Bounds:
+def bounds_of(
+    frame: "pd.DataFrame", points: Points, workload: Workload | None, targets: Sequence[Target] = ()
+) -> Bounds:
     """What is known of every row without evaluating it; a model that is no formula has no prices to bound anything with."""
-    bounds = no_bounds(len(frame))
+    bounds = no_bounds(len(frame), len(targets))
     alike: dict[tuple[bool, int], list[int]] = {}  # rows of one kind and timing
     for row, (point, code) in enumerate(zip(points.rows, points.timing_of, strict=True)):
         if isinstance(point, Point) and one_shape(point.workload) and is_formula(point.timing):
@@ -59,7 +71,9 @@ def bounds_of(frame: "pd.DataFrame", points: Points, workload: Workload | None) 
     for (aggregated, code), listed in alike.items():
         columns = SCREENED if aggregated else SCREENED_APART
         names = [name for name in frame.columns if name in columns]
-        known = partial(known_of if aggregated else known_apart, workload=base, timing=points.timings[code])
+        known = partial(
+            known_of if aggregated else known_apart, workload=base, timing=points.timings[code], targets=targets
+        )
         fill(bounds, np.array(listed), frame[names].iloc[listed], known)
     return bounds
 
@@ -89,20 +103,41 @@ def fill(bounds: Bounds, rows: Any, frame: "pd.DataFrame", known: Callable[["pd.
         all_rows[rows] = these
 
 
-def known_of(frame: "pd.DataFrame", workload: Any, timing: Any) -> Bounds:
-    """Of aggregated candidates."""
-    own = frame.drop(columns=[name for name in DEPLOYED if name in frame])
-    screened = screen(own, workload, timing)
-    columns = {str(name): column_of(own[name]) for name in own.columns}
-    low, high = (screened[f"ttft_steady_p99_{side}"].to_numpy() for side in ("lo", "hi"))
+def known_of(frame: "pd.DataFrame", workload: Any, timing: Any, targets: Sequence[Target]) -> Bounds:
+    """Of aggregated candidates: what can be counted, and where that leaves one worker's targets open, its cycle."""
+    columns = {str(name): column_of(frame[name]) for name in frame.columns if name not in DEPLOYED}
+    refuse_unknown(columns, np.arange(len(frame)))
+    rows = candidate_rows(columns, workload, timing)
     replicas = frame["replicas"].fillna(1).to_numpy(float) if "replicas" in frame else np.ones(len(frame))
-    return steady_bounds(candidate_rows(columns, workload, timing), replicas, low, high)
+    bounds = counted(rows, replicas, len(targets))
+    is_open = (replicas == 1) & ~break_together(targets, bounds)
+    for at in range(len(targets)):
+        is_open &= ~breaks(targets, at, bounds)
+    open_rows = np.flatnonzero(is_open)
+    return with_cycles(bounds, open_rows, cycles_of(rows[open_rows], asked_of(targets)))
 
 
-def known_apart(frame: "pd.DataFrame", workload: Any, timing: Priced) -> Bounds:
+def asked_of(targets: Sequence[Target]) -> Any:
+    """What targets are about, in numbers: of a metric, and of a quantile."""
+    asked = np.full((len(targets), 2), MEAN)
+    for row, target in zip(asked, targets, strict=True):
+        row[0] = METRICS.index(target.metric if target.metric in METRICS else "")
+        if isinstance(target, Sla) and not isinstance(target.quantile, str):
+            row[1] = target.quantile
+    return asked
+
+
+def counted(rows: Any, replicas: Any, targets: int) -> Bounds:
+    """Bounds of `CANDIDATE` rows with so many workers, in closed form."""
+    figures = figures_of(rows)
+    low, high = (figures[:, FIGURES.index(f"ttft_steady_p99_{side}")] for side in ("lo", "hi"))
+    return steady_bounds(rows, replicas, low, high, targets)
+
+
+def known_apart(frame: "pd.DataFrame", workload: Any, timing: Priced, targets: Sequence[Target]) -> Bounds:
     """Of candidates with prefill and decode apart."""
     columns = {str(name): column_of(frame[name]) for name in frame.columns}
-    return apart_bounds(*tandem_rows(columns, workload, timing))
+    return apart_bounds(*tandem_rows(columns, workload, timing), len(targets))
 
 
 def nothing_known(load: float) -> Verdict:
@@ -119,8 +154,8 @@ def verdicts(deployment: Any, workload: Workload, timing: Any, targets: Sequence
     @cache
     def block(number: int) -> tuple[Any, list[tuple[Any, Any]]]:
         """Of so many loads: whether the latencies break together; and of each target, whether it breaks, and whether it is kept."""
-        bounds = loads_of(deployment, workload, timing, np.arange(BLOCK) + number * BLOCK)
-        found = [(breaks(target, bounds), keeps_for_sure(target, bounds)) for target in targets]
+        bounds = loads_of(deployment, workload, timing, np.arange(BLOCK) + number * BLOCK, len(targets))
+        found = [(breaks(targets, at, bounds), keeps_for_sure(targets, at, bounds)) for at in range(len(targets))]
         return break_together(latencies, bounds), found
 
     def verdict(load: float) -> Verdict:
@@ -142,18 +177,16 @@ def decided(targets: Sequence[Target], broken: Sequence[Target], kept: Sequence[
     return True if all(target in kept for target in targets) else None
 
 
-def loads_of(deployment: Aggregated, workload: Workload, timing: TimingModel, clients: Any) -> Bounds:
-    """Bounds of numbers of clients, where 0 stands for 1."""
+def loads_of(deployment: Aggregated, workload: Workload, timing: TimingModel, clients: Any, targets: int) -> Bounds:
+    """Bounds of numbers of clients, where 0 stands for 1, for so many targets."""
     count = len(clients)
     options = {name: getattr(deployment.engine, name) for name in type(deployment.engine).model_fields}
     columns = {name: repeated(value, count) for name, value in options.items() if value is not None}
     try:
         rows = candidate_rows({**columns, "concurrency": np.maximum(clients, 1.0)}, workload, timing)
     except (SpecError, Unsupported):
-        return no_bounds(count)
-    figures = figures_of(rows)
-    low, high = (figures[:, FIGURES.index(f"ttft_steady_p99_{side}")] for side in ("lo", "hi"))
-    return steady_bounds(rows, np.full(count, float(deployment.replicas)), low, high)
+        return no_bounds(count, targets)
+    return counted(rows, np.full(count, float(deployment.replicas)), targets)
 
 
 def repeated(value: Any, count: int) -> Any:

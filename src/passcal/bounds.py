@@ -13,11 +13,21 @@ import numpy as np
 from passcal.screening.tables import ALTERNATING, TRTLLM, VLLM
 from passcal.spec.sla import Floor, Sla, Target
 
-__all__ = ["Bounds", "apart_bounds", "break_together", "breaks", "keeps_for_sure", "no_bounds", "steady_bounds"]
+__all__ = [
+    "Bounds",
+    "apart_bounds",
+    "break_together",
+    "breaks",
+    "keeps_for_sure",
+    "no_bounds",
+    "steady_bounds",
+    "with_cycles",
+]
 
 ROUNDING = 1e-9
+SLACK = 1e-7  # of a cycle that was gone through
 SHORTEST = 500  # requests of a window at least, or two a client: half of what `stopping.Window` logs of several stages may be skipped
-NOTHING = (np.inf, 0.0, 0.0, 0.0, 0.0, np.inf, 1.0, 0.0, np.inf, np.inf)  # what is known where nothing is
+NOTHING = (np.inf, 0.0, 0.0, 0.0, 0.0, 0.0, np.inf, 1.0, 0.0, np.inf, np.inf)  # what is known where nothing is
 
 
 class Bounds(NamedTuple):
@@ -26,36 +36,41 @@ class Bounds(NamedTuple):
     Attributes:
         most_per_s: requests a second, at most.
         ttft_ms, tpot_ms, gap_ms: of any request or gap, at least.
+        mean_tpot_ms: of the mean, at least.
         p99_low_ms, p99_high_ms: of the p99 of TTFT.
         osl: outputs of a request.
         e2e_mean_ms: at least: by Little, clients divided by the most that is served.
         longest_ttft_ms, longest_gap_ms: of any request or gap, at most.
+        figures: what each target is about where the candidate's cycle is known, else NaN; a row a candidate.
     """
 
     most_per_s: Any
     ttft_ms: Any
     tpot_ms: Any
     gap_ms: Any
+    mean_tpot_ms: Any
     p99_low_ms: Any
     p99_high_ms: Any
     osl: Any
     e2e_mean_ms: Any
     longest_ttft_ms: Any
     longest_gap_ms: Any
+    figures: Any
 
 
-def no_bounds(count: int) -> Bounds:
-    """Nothing known of any candidate."""
-    return Bounds._make(np.full(count, nothing) for nothing in NOTHING)
+def no_bounds(count: int, targets: int = 0) -> Bounds:
+    """Nothing known of any candidate, for so many targets."""
+    return Bounds._make([*(np.full(count, nothing) for nothing in NOTHING), np.full((count, targets), np.nan)])
 
 
-def steady_bounds(c: Any, replicas: Any, low: Any, high: Any) -> Bounds:
+def steady_bounds(c: Any, replicas: Any, low: Any, high: Any, targets: int = 0) -> Bounds:
     """Of `CANDIDATE` rows whose prices are exact.
 
     Args:
         c: the rows.
         replicas: workers of each.
         low, high: the screener's bracket.
+        targets: how many there are.
     """
     seats, more = np.minimum(c["clients"], c["seats"]), c["osl"] - 1.0
     attention = c["a2"] * c["past"] * c["new"] + np.minimum(c["a2"] * 0.5, c["a3"]) * c["new"] ** 2
@@ -76,17 +91,37 @@ def steady_bounds(c: Any, replicas: Any, low: Any, high: Any) -> Bounds:
         ttft_ms=ttft * (1.0 - ROUNDING),
         tpot_ms=np.where(more > 0, tpot * (1.0 - ROUNDING), 0.0),
         gap_ms=np.where(more > 0, gap * (1.0 - ROUNDING), 0.0),
+        mean_tpot_ms=np.where(more > 0, tpot * (1.0 - ROUNDING), 0.0),
         p99_low_ms=np.where(one, low, 0.0),
         p99_high_ms=np.where(one, high, np.inf),
         osl=c["osl"],
         e2e_mean_ms=np.where(one, 1000.0 * c["clients"] / most, 0.0),
         longest_ttft_ms=np.where(one, longest[0], np.inf),
         longest_gap_ms=np.where(one, longest[1], np.inf),
+        figures=np.full((len(c), targets), np.nan),
     )
-    return Bounds._make(np.where(known, here, nothing) for here, nothing in zip(found, NOTHING, strict=True))
+    return where_known(known, found)
 
 
-def apart_bounds(p: Any, d: Any, h: Any) -> Bounds:
+def where_known(known: Any, found: Bounds) -> Bounds:
+    """These bounds, where they hold."""
+    *arrays, figures = found
+    held = [np.where(known, here, nothing) for here, nothing in zip(arrays, NOTHING, strict=True)]
+    return Bounds._make([*held, figures])
+
+
+def with_cycles(bounds: Bounds, rows: Any, cycles: Any) -> Bounds:
+    """What cycles of some rows say, too: requests a second, mean TPOT, then what each target is about."""
+    met = ~np.isnan(cycles[:, 0])
+    rows, cycles = rows[met], cycles[met]
+    most, tpot, figures = bounds.most_per_s.copy(), bounds.mean_tpot_ms.copy(), bounds.figures.copy()
+    most[rows] = cycles[:, 0] * (1.0 + SLACK)
+    tpot[rows] = np.fmax(tpot[rows], cycles[:, 1] * (1.0 - SLACK))
+    figures[rows] = cycles[:, 2:]
+    return bounds._replace(most_per_s=most, mean_tpot_ms=tpot, figures=figures)
+
+
+def apart_bounds(p: Any, d: Any, h: Any, targets: int = 0) -> Bounds:
     """Of prefill and decode apart: each stage serves no more than its workers can, and nobody's turn is shorter than that of one who is alone.
 
     Where memory binds it only adds work, so it need not be known. A hand-off whose chunks are sent as they are computed has its latency left for sure.
@@ -95,6 +130,7 @@ def apart_bounds(p: Any, d: Any, h: Any) -> Bounds:
     Args:
         p, d: `CANDIDATE` rows of the pools.
         h: `HOP` rows.
+        targets: how many there are.
     """
     more, goes = h["osl"] - 1.0, (h["osl"] > 1) | (h["first_token"] > 0)
     prompt = p["a1"] * p["new"] + p["a2"] * p["past"] * p["new"] + np.minimum(p["a2"] * 0.5, p["a3"]) * p["new"] ** 2
@@ -112,17 +148,19 @@ def apart_bounds(p: Any, d: Any, h: Any) -> Bounds:
     window = np.maximum(SHORTEST, 2.0 * p["clients"])
     most *= window / (window - p["clients"])
     ttft = (first + np.where(h["first_token"] > 0, hand_off, 0.0)) * (1.0 - ROUNDING)
+    tpot = np.where(more > 0, (d["d0"] + rows / np.maximum(more, 1.0)) * (1.0 - ROUNDING), 0.0)
     known = (p["covered"] > 0) & (d["covered"] > 0) & (p["exact"] > 0) & (d["exact"] > 0)
-    found = no_bounds(len(h))._replace(
+    found = no_bounds(len(h), targets)._replace(
         most_per_s=most,
         ttft_ms=ttft,
-        tpot_ms=np.where(more > 0, (d["d0"] + rows / np.maximum(more, 1.0)) * (1.0 - ROUNDING), 0.0),
+        tpot_ms=tpot,
+        mean_tpot_ms=tpot,
         gap_ms=np.where(more > 0, (d["d0"] + d["d1"] + d["d2"] * (d["isl"] + 1.0)) * (1.0 - ROUNDING), 0.0),
         p99_low_ms=ttft,
         osl=h["osl"],
         e2e_mean_ms=turn * (1.0 - ROUNDING),
     )
-    return Bounds._make(np.where(known, here, nothing) for here, nothing in zip(found, NOTHING, strict=True))
+    return where_known(known, found)
 
 
 def longest_ms(c: Any) -> tuple[Any, Any]:
@@ -165,8 +203,9 @@ def mean_allowed(target: Sla, longest: Any) -> Any:
     return target.quantile * target.limit_ms + (1.0 - target.quantile) * longest
 
 
-def breaks(target: Target, bounds: Bounds) -> Any:
-    """Where a target is broken for sure."""
+def breaks(targets: Sequence[Target], at: int, bounds: Bounds) -> Any:
+    """Where one of the targets is broken for sure."""
+    target, figure = targets[at], bounds.figures[:, at]
     if isinstance(target, Floor):
         most = bounds.most_per_s * (1.0 if target.metric == "throughput_rps" else bounds.osl)
         return most < target.limit
@@ -179,13 +218,14 @@ def breaks(target: Target, bounds: Bounds) -> Any:
         "itl": bounds.gap_ms,
         "queue": bounds.ttft_ms * 0.0,
     }
-    return least[target.metric] > target.limit_ms
+    return np.fmax(least[target.metric], figure * (1.0 - SLACK)) > target.limit_ms
 
 
-def keeps_for_sure(target: Target, bounds: Bounds) -> Any:
-    """Where a target on a latency is kept for sure."""
+def keeps_for_sure(targets: Sequence[Target], at: int, bounds: Bounds) -> Any:
+    """Where one of the targets is kept for sure."""
+    target, figure = targets[at], bounds.figures[:, at]
     if isinstance(target, Floor):
-        return np.zeros(len(bounds.osl), bool)
+        return figure * (1.0 - SLACK) >= target.limit
     more = np.maximum(bounds.osl - 1.0, 0.0)
     gap = np.where(more > 0, bounds.longest_gap_ms, 0.0)
     first, p99 = bounds.longest_ttft_ms, np.minimum(bounds.longest_ttft_ms, bounds.p99_high_ms)
@@ -194,4 +234,4 @@ def keeps_for_sure(target: Target, bounds: Bounds) -> Any:
     else:
         ttft = p99 if float(target.quantile) <= 0.99 else first
     most = {"ttft": ttft, "queue": ttft, "e2e": first + np.where(more > 0, more * gap, 0.0), "tpot": gap, "itl": gap}
-    return most[target.metric] * (1.0 + ROUNDING) <= target.limit_ms
+    return np.fmin(most[target.metric] * (1.0 + ROUNDING), figure * (1.0 + SLACK)) <= target.limit_ms

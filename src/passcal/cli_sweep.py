@@ -1,7 +1,7 @@
 """The commands that take many candidates: `passcal screen` and `passcal sweep`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,6 +23,12 @@ Parquet = Annotated[
 def screen(
     file: Config,
     candidates: Candidates = None,
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            help="How far each is gone through before its closed form is used: few, or a number; 20000 is exact for 99 in 100."
+        ),
+    ] = None,
     settings: Set = None,
     json: Json = False,
     csv: Csv = None,
@@ -47,8 +53,13 @@ def screen(
         raise SpecError("timing.models: a screen has one timing model; ask passcal sweep, or give one")
     tell_if_cold(quiet)
     with waiting(f"screening {len(asked.candidates):,} candidates", quiet):
-        found = screened(asked.candidates, asked.workload, asked.timing)
+        found = screened(asked.candidates, asked.workload, asked.timing, steps=number_or_text(steps))
     deliver_screen(found, asked.candidates, outputs, console())
+
+
+def number_or_text(text: str | None) -> Any:
+    """What a screen takes."""
+    return int(text) if text is not None and text.isdecimal() else text
 
 
 def sweep(

@@ -48,7 +48,7 @@ def best_possible(objective: Objective, points: Sequence[Point | Exception], bou
         best = {
             "throughput": tokens,
             "per_gpu": tokens / used,
-            "per_user": 1000.0 / bounds.tpot_ms,
+            "per_user": 1000.0 / bounds.mean_tpot_ms,
             "fewest_gpus": -used,
             "goodput": bounds.most_per_s,
         }
@@ -89,9 +89,9 @@ def funnel(
     count = len(points)
     readable = np.array([not isinstance(point, Exception) for point in points], bool)
     rejected, kept = break_together(targets, bounds), np.ones(count, bool)
-    for target in targets:
-        rejected |= breaks(target, bounds)
-        kept &= keeps_for_sure(target, bounds)
+    for at in range(len(targets)):
+        rejected |= breaks(targets, at, bounds)
+        kept &= keeps_for_sure(targets, at, bounds)
     best, tokens = best_possible(objective, points, bounds)
     order = np.lexsort((np.arange(count), -tokens, -best))
     order = order[(readable & ~rejected)[order]]

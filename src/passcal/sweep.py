@@ -47,8 +47,8 @@ def sweep(
 ) -> pd.DataFrame:
     """The best candidates that keep all targets: what evaluating every one of them would choose, at a fraction of the time.
 
-    The closed form leaves out candidates that break a target for sure; the evaluator is asked about the others, the most promising first, until none
-    that is left can better the best. Where nothing is known for sure (other workloads than a closed loop of one shape, several ranks, timing that is no
+    The closed form, and cycles that are gone through where it leaves a target open, leave out candidates that break one for sure; the evaluator is asked about
+    the others, the most promising first, until none that is left can better the best. Where nothing is known for sure (other workloads than a closed loop of one shape, several ranks, timing that is no
     formula) every candidate is evaluated.
 
     Args:
@@ -85,7 +85,7 @@ def sweep(
     refuse_figures(frame, (*COLUMNS, *ADDED, "regime", "goodput_rps", "pareto"))
     columns = {str(name): valued(frame[name]) for name in frame.columns}
     points = read_points(columns, workload, timing)
-    bounds = bounds_of(frame, points, workload)
+    bounds = bounds_of(frame, points, workload, targets)
     wanted = Wanted(targets, objective == "goodput")
     saved = None
     if checkpoint is not None:

@@ -21,7 +21,7 @@ def sample() -> tuple[pd.DataFrame, pd.DataFrame]:
     """240 random candidates: what the screener says, and what the evaluator said."""
     frame = pd.read_csv(SAMPLE)
     known = [name for name in FIGURES if name in frame]
-    return pc.screen(frame.drop(columns=[*EXTRA, *known])), frame
+    return pc.screen(frame.drop(columns=[*EXTRA, *known]), steps="few"), frame
 
 
 @pytest.mark.parametrize(("name", "level", "limit"), LIMITS)
@@ -57,7 +57,7 @@ def test_the_sample_is_what_the_evaluator_says(sample):
 def test_no_bracket_is_ever_broken(seed):
     frame = draw(8, seed)
     frame["osl"] = frame["osl"].clip(upper=64)
-    found = pc.screen(frame.drop(columns=[*EXTRA]))
+    found = pc.screen(frame.drop(columns=[*EXTRA]), steps="few")
     p99 = truth(frame)["ttft_steady_p99"]
     assert (p99 >= found["ttft_steady_p99_lo"] * (1 - 1e-9)).all()
     assert (p99 <= found["ttft_steady_p99_hi"] * (1 + 1e-9)).all()
@@ -66,7 +66,7 @@ def test_no_bracket_is_ever_broken(seed):
 @pytest.mark.slow
 def test_three_thousand_candidates_keep_the_limits():
     frame = draw(3000, 101)
-    found, true = pc.screen(frame.drop(columns=[*EXTRA])), truth(frame)
+    found, true = pc.screen(frame.drop(columns=[*EXTRA]), steps="few"), truth(frame)
     error = errors(found, true)
     for name, level, limit in LIMITS:
         assert error[name].quantile(level) <= limit, name
@@ -76,7 +76,7 @@ def test_three_thousand_candidates_keep_the_limits():
 @pytest.mark.slow
 def test_engines_of_one_workload_come_in_the_evaluators_order():
     frame = draw(480, 11, per_workload=80)
-    table = ranks(pc.screen(frame.drop(columns=[*EXTRA])), truth(frame), frame["workload"])
+    table = ranks(pc.screen(frame.drop(columns=[*EXTRA]), steps="few"), truth(frame), frame["workload"])
     assert table["throughput_rps"].median() >= 0.99
     assert table["ttft_steady_p99"].median() >= 0.99
 
@@ -97,7 +97,7 @@ def test_what_repeats_from_the_start_is_exact(engine, isl, osl, clients, turnaro
     workload = pc.Workload.closed_loop(isl=isl, osl=osl, concurrency=clients, turnaround_ms=turnaround_ms)
     report = pc.evaluate_closed_loop(workload, engine, timing)
     options = engine.model_dump(exclude_unset=True) | {"backend": engine.backend}
-    found = pc.screen([options], workload, timing).iloc[0]
+    found = pc.screen([options], workload, timing, steps=0).iloc[0]
     assert found["throughput_rps"] == pytest.approx(report.throughput_per_s, rel=1e-9)
     assert found["ttft_steady_p99_lo"] == pytest.approx(report.ttft_ms.quantile(0.99), rel=1e-8)
     assert found["ttft_steady_p99_hi"] == pytest.approx(report.ttft_ms.quantile(0.99), rel=1e-8)
@@ -111,8 +111,8 @@ def test_specs_and_candidates_are_the_same_engines():
 
 
 @pytest.mark.slow
-def test_few_long_prompts_are_exact():
-    """Two to four clients whose prompts do not fit a pass: of all fused calendars nine in ten to the bit of a rounding, nobody far off."""
+def test_few_long_prompts_are_near_anyway_and_exact_when_gone_through():
+    """Two to four clients whose prompts do not fit a pass, of all fused calendars."""
     frame = draw(1200, 21)
     rng = np.random.default_rng(21)
     frame["concurrency"] = rng.integers(2, 5, len(frame))
@@ -120,14 +120,13 @@ def test_few_long_prompts_are_exact():
     budget = frame[["max_num_batched_tokens", "chunked_prefill_size", "max_num_tokens"]].max(axis=1)
     overlap = (frame["isl"] - frame["prefix"]) * frame["concurrency"] > budget
     frame = frame[overlap & (frame["calendar"] != "alternating")]
-    found, true = pc.screen(frame.drop(columns=[*EXTRA])), truth(frame)
     assert (frame["calendar"].value_counts() > 50).all()
-    error = errors(found, true)
-    for calendar, rows in error.groupby(frame["calendar"]):
-        for name in ("throughput_rps", "ttft_steady_mean", "ttft_steady_p99"):
-            assert (rows[name] < 1e-6).mean() > 0.85, (calendar, name)
-            assert rows[name].quantile(0.95) < 0.01, (calendar, name)
-    assert (error["ttft_steady_p99"] < 1e-6).mean() > 0.9
+    true, names = truth(frame), ["throughput_rps", "ttft_steady_mean", "ttft_steady_p99"]
+    for steps, exact in (("few", 0.8), (20_000, 0.97)):
+        error = errors(pc.screen(frame.drop(columns=[*EXTRA]), steps=steps), true)[names]
+        for _, rows in error.groupby(frame["calendar"]):
+            assert ((rows < 1e-6).mean() > exact).all()
+            assert (rows.quantile(0.95) < 0.01).all()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +144,7 @@ def test_an_engine_that_drains_begins_again_as_in_the_burst(engine, isl, osl, cl
     workload = pc.Workload.closed_loop(isl=isl, osl=osl, concurrency=clients, turnaround_ms=turnaround_ms)
     report = pc.evaluate_closed_loop(workload, engine, timing)
     options = engine.model_dump(exclude_unset=True) | {"backend": engine.backend}
-    found = pc.screen([options], workload, timing).iloc[0]
+    found = pc.screen([options], workload, timing, steps=0).iloc[0]
     assert found["regime"] == "returning"
     assert found["throughput_rps"] == pytest.approx(report.throughput_per_s, rel=0.01)
     assert found["ttft_steady_p99"] == pytest.approx(report.ttft_ms.quantile(0.99), rel=0.02)
@@ -157,6 +156,8 @@ def test_rows_that_are_not_seen_to_end_take_from_the_budget():
     timing = pc.LinearTiming(prefill=(1.0, 0.01), decode=(3.8, 0.038))
     workload = pc.Workload.closed_loop(isl=185, osl=1, concurrency=185)
     report = pc.evaluate_closed_loop(workload, engine, timing)
-    found = pc.screen([{"backend": "sglang", **engine.model_dump(exclude_unset=True)}], workload, timing).iloc[0]
+    found = pc.screen([{"backend": "sglang", **engine.model_dump(exclude_unset=True)}], workload, timing, steps=0).iloc[
+        0
+    ]
     assert found["throughput_rps"] == pytest.approx(report.throughput_per_s, rel=1e-3)
     assert found["ttft_steady_p99"] == pytest.approx(report.ttft_ms.quantile(0.99), rel=1e-2)

@@ -41,14 +41,27 @@ def test_the_uncompiled_screener_says_the_same():
 
 
 @pytest.mark.slow
-def test_a_row_is_the_same_alone_as_among_many():
+@pytest.mark.parametrize(("steps", "times"), [(None, 2500), ("few", 4200), (500, 4200)])
+def test_a_row_is_the_same_alone_as_among_many(steps, times):
     candidates = draw(4, 9).drop(columns=[*EXTRA])
-    many = pc.screen(pd.concat([candidates] * 1100, ignore_index=True))
+    many = pc.screen(pd.concat([candidates] * times, ignore_index=True), steps=steps)
     for k in range(len(candidates)):
-        alone = pc.screen(candidates.iloc[[k]])
-        for at in (k, k + 4 * 1050):  # beyond a chunk
+        alone = pc.screen(candidates.iloc[[k]], steps=steps)
+        for at in (k, k + 4 * (times - 1)):  # of 16,800 rows beyond a chunk
             row = many.iloc[[at]].reset_index(drop=True)
             pd.testing.assert_frame_equal(figures(row), figures(alone.reset_index(drop=True)), check_exact=True)
+
+
+@pytest.mark.slow
+def test_small_tables_are_gone_through_and_large_ones_a_little():
+    """Left alone, 10,000 rows are what 20,000 steps say, and a row more is what a few say; a column tells which rows are cycles."""
+    row = draw(30, 9).drop(columns=[*EXTRA]).iloc[[28]]
+    kinds = {steps: figures(pc.screen(row, steps=steps)).reset_index(drop=True) for steps in ("few", 20_000)}
+    assert not kinds["few"].equals(kinds[20_000])
+    for count, steps in ((10_000, 20_000), (10_001, "few")):
+        found = pc.screen(row.loc[row.index.repeat(count)])
+        pd.testing.assert_frame_equal(figures(found.iloc[[-1]]).reset_index(drop=True), kinds[steps])
+        assert set(found["window_kind"]) == {"cycle" if steps == 20_000 else "closed form"}
 
 
 def test_columns_and_index():

@@ -29,14 +29,15 @@ def errors(found: pd.DataFrame, true: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({name: (found[name] / true[name] - 1.0).abs() for name in FIGURES}, index=found.index)
 
 
-def table(found: pd.DataFrame, true: pd.DataFrame, calendar: pd.Series) -> str:
-    """Markdown: median and 95th percentile of errors, in percent, over all and by calendar and regime."""
+def table(found: pd.DataFrame, true: pd.DataFrame, calendar: pd.Series, *, by_regime: bool = True) -> str:
+    """Markdown: median and 95th percentile of errors, in percent, over all and by calendar, and by regime too."""
     error = errors(found, true)
     head = " | ".join(f"{short} p50 | p95" for short, _ in FIGURES.values())
     lines = [f"| candidates | n | {head} |", "|---|---|" + "---|" * 2 * len(FIGURES)]
     groups: list[tuple[str, Any]] = [("all", found.index)]
     groups += [(str(name), rows.index) for name, rows in found.groupby(calendar)]
-    groups += [(f"{a}, {b}", rows.index) for (a, b), rows in found.groupby([calendar, found["regime"].astype(str)])]
+    if by_regime:
+        groups += [(f"{a}, {b}", rows.index) for (a, b), rows in found.groupby([calendar, found["regime"].astype(str)])]
     for name, index in groups:
         cells = [f"{100 * error.loc[index, figure].quantile(q):.1f}" for figure in FIGURES for q in (0.5, 0.95)]
         lines.append(f"| {name} | {len(index)} | {' | '.join(cells)} |")
@@ -79,14 +80,14 @@ def rank_line(found: pd.DataFrame, true: pd.DataFrame, workload: pd.Series) -> s
     )
 
 
-def rate_line(seed: int, count: int = 1_000_000) -> str:
+def rate_line(seed: int, count: int = 1_000_000, steps: int | None = None) -> str:
     """Candidates a second with all columns built, by the processor's clock."""
     frame = draw(3000, seed).drop(columns=[*EXTRA]).sample(count, replace=True, random_state=0, ignore_index=True)
     pc.screen(frame[:100])
     times = []
     for _ in range(3):
         start = time.process_time()
-        pc.screen(frame)
+        pc.screen(frame, steps=steps or "few")
         times.append(time.process_time() - start)
     return f"{count / min(times):,.0f} candidates a second on one core, all columns built ({count:,} rows, linear timing, best of 3)"
 
@@ -94,4 +95,4 @@ def rate_line(seed: int, count: int = 1_000_000) -> str:
 def measured(count: int, seed: int, per_workload: int = 1) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Candidates, what the screener says, and what the evaluator says."""
     frame = draw(count, seed, per_workload=per_workload)
-    return frame, pc.screen(frame.drop(columns=[*EXTRA])), truth(frame)
+    return frame, pc.screen(frame.drop(columns=[*EXTRA]), steps="few"), truth(frame)

@@ -16,6 +16,7 @@ OPTIONS = {
 TARGETS = {
     "ttft_steady_p99": pc.Sla("ttft", 0.99, 500),
     "itl_mean": pc.Sla("itl", "mean", 20),
+    "itl_p99": pc.Sla("itl", 0.99, 40),
     "tpot_p99": pc.Sla("tpot", 0.99, 25),
     "e2e_p99": pc.Sla("e2e", 0.99, 3000),
     "throughput_rps": pc.Floor("throughput_rps", 6),

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from passcal.core.compiled import jit
-from passcal.screening.price import chunks_of, cut_attention_ms, pass_ms, put
+from passcal.screening.mixture import put
+from passcal.screening.price import chunks_of, cut_attention_ms, pass_ms
 from passcal.screening.tables import ALTERNATING
 
 __all__ = ["OPEN", "OVERLOAD", "arrive"]

@@ -85,21 +85,25 @@ def fill_workload(rows: Any, columns: Columns, workload: Workload | None) -> Non
     if workload is not None:
         fallback, ingest = single_shape(workload)
     rates = number(columns, "rate_per_s", fallback["rate_per_s"])
-    rows["rate"] = np.where(np.isnan(rates), 0.0, rates / 1000.0)
+    opened = not np.isnan(rates).all()
+    if opened:
+        rows["rate"] = np.where(np.isnan(rates), 0.0, rates / 1000.0)
     if not ((rows["rate"] >= 0) & (rows["rate"] < np.inf)).all() or np.any(rates == 0):
         raise SpecError("rate_per_s: must be finite and above 0; correct it, or leave it empty for a closed loop")
     for name, field in zip(WORKLOAD, ("isl", "past", "osl", "clients", "think_ms"), strict=False):
-        rows[field] = number(columns, name, fallback[name])
-        missing = np.isnan(rows[field])
-        if name == "concurrency":
+        values = number(columns, name, fallback[name])
+        missing = np.isnan(values)
+        if name == "concurrency" and opened:
             if (~missing & (rows["rate"] > 0)).any() and "concurrency" in columns and "rate_per_s" in columns:
                 at = int(np.argmax(~missing & (rows["rate"] > 0)))
                 raise SpecError(f"row {at}: concurrency and rate_per_s are both given; leave one empty")
-            rows[field], missing = np.where(rows["rate"] > 0, 1.0, rows[field]), missing & (rows["rate"] == 0)
+            values, missing = np.where(rows["rate"] > 0, 1.0, values), missing & (rows["rate"] == 0)
         if missing.any():
             raise SpecError(f"{name} is missing: give it as a column, or give a workload")
+        rows[field] = values
     rows["new"] = rows["isl"] - rows["past"]
-    rows["think_ms"] += rows["isl"] * (ingest / 1000.0)
+    if ingest:
+        rows["think_ms"] += rows["isl"] * (ingest / 1000.0)
 
 
 def single_shape(workload: Workload) -> tuple[dict[str, Any], float]:
@@ -130,18 +134,18 @@ def fill_timing(rows: Any, columns: Columns, timing: TimingModel | None) -> None
         coefficients(rows, timing)
         return
     for name in TIMING:
-        rows[name] = number(columns, name, 0.0)
-        if not ((rows[name] >= 0) & (rows[name] < np.inf)).all():
-            raise SpecError(f"{name}={rows[name].min()}: coefficients must be finite and not negative; correct it")
+        values = number(columns, name, 0.0)
+        if not (np.min(values, initial=0.0) >= 0 and np.max(values, initial=0.0) < np.inf):
+            raise SpecError(f"{name}={np.min(values)}: coefficients must be finite and not negative; correct it")
+        rows[name] = values
     combine = columns.get("combine", Coded(np.full(len(rows), -1), ()))
     kinds = combine.values if isinstance(combine, Coded) else ("a number",)
     for kind in kinds:
         if kind not in COMBINE:
             raise SpecError(f"combine={kind!r:.40}: must be one of {', '.join(COMBINE)}; correct it")
-    for code, kind in enumerate(kinds):
-        here = combine.codes == code
-        rows["overlaps"] += here * (kind == "max")
-        rows["saved_ms"] += here * (kind == "shared") * np.minimum(rows["a0"], rows["d0"])
+    for field, wanted in (("overlaps", "max"), ("saved_ms", "shared")):
+        rows[field] = np.array([*(kind == wanted for kind in kinds), False], float)[combine.codes]
+    rows["saved_ms"] *= np.minimum(rows["a0"], rows["d0"])
 
 
 def check(rows: Any) -> None:
@@ -154,10 +158,10 @@ def check(rows: Any) -> None:
         ("the token budget", "budget", 1),
         ("seats", "seats", 1),
     ):
-        values = rows[field]
-        broken = ~((values >= least) & (values < 2**31) & (values == np.floor(values)))
-        if broken.any():
-            at = int(np.argmax(broken))
+        values = np.ascontiguousarray(rows[field])
+        whole = (values >= least) & (values < 2**31) & (values == np.floor(values))
+        if not whole.all():
+            at = int(np.argmin(whole))
             raise SpecError(f"row {at}: {name}={values[at]:g}: must be a whole number from {least}; correct this row")
     for broken, text in (
         (rows["new"] < 1, "prefix must be below isl: at least one prompt token is computed"),

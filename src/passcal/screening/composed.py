@@ -13,23 +13,25 @@ import numpy as np
 from passcal.core.compiled import entry, jit, table
 from passcal.screening.bracket import at_best
 from passcal.screening.price import attention_ms
-from passcal.screening.tables import BINDINGS, FIGURES, REGIMES, STAGES
+from passcal.screening.tables import BINDINGS, FIGURES, REGIMES, STAGES, columnwise
 
 __all__ = ["composed_figures"]
 
 CLIENTS, PREFILL, DECODE, STAGING, FABRIC = (
     BINDINGS.index(name) for name in ("clients", "prefill", "decode", "staging", "fabric")
 )
-COMPOSED, REGIME, BINDING = REGIMES.index("composed"), FIGURES.index("regime"), FIGURES.index("binding")
+COMPOSED = REGIMES.index("composed")
+REGIME, BINDING, MET = (FIGURES.index(name) for name in ("regime", "binding", "met"))
 HOLD = FIGURES.index("hold_mean")
 STEPS = 50  # bisections
 LADEN, BUSY = 0.9, 0.95  # of what a stage could do: from there on it is named, as the evaluator names it
 GATHERS = 0.5  # of the passes that a busy worker is in, what a prompt waits on average
 
 
-def composed_figures(prefill: Any, decode: Any, hops: Any) -> Any:
-    """`FIGURES` of candidates, a row each: `CANDIDATE` rows of both pools, and `HOP` rows."""
-    out = np.empty((len(hops), len(FIGURES)))
+def composed_figures(prefill: Any, decode: Any, hops: Any, out: Any = None) -> Any:
+    """`FIGURES` of candidates, a row each, in `out` if it is given: `CANDIDATE` rows of both pools, and `HOP` rows."""
+    out = columnwise(len(hops)) if out is None else out
+    out[:, MET] = 0.0
     compose_rows(table(prefill), table(decode), table(hops), table(np.zeros(1, STAGES)), out)
     return out
 
@@ -47,7 +49,7 @@ def compose_rows(prefill: Any, decode: Any, hops: Any, stages: Any, out: Any) ->
             write(p, d, h, s, out[i])
         else:
             out[i, :] = np.nan
-            out[i, 7], out[i, 8], out[i, REGIME], out[i, BINDING] = 0.0, np.inf, 0.0, 0.0
+            out[i, 7], out[i, 8], out[i, REGIME], out[i, BINDING], out[i, MET] = 0.0, np.inf, 0.0, 0.0, 0.0
 
 
 @jit

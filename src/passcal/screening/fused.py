@@ -4,7 +4,8 @@ from math import ceil, floor
 from typing import Any
 
 from passcal.core.compiled import jit
-from passcal.screening.price import context_sum_ms, cut_attention_ms, put
+from passcal.screening.mixture import put
+from passcal.screening.price import context_sum_ms, cut_attention_ms
 from passcal.screening.ring import form_ring, full_engine, price_ring
 
 __all__ = ["CHUNKED", "COHORTS", "CROWDED", "FULL", "RETURNING", "TOGETHER", "fused"]

@@ -6,7 +6,7 @@ import numpy as np
 
 from passcal.core.compiled import jit
 from passcal.screening.fused import CROWDED, FULL, TOGETHER
-from passcal.screening.price import level, put, sort_atoms
+from passcal.screening.mixture import level, put, sort_atoms
 
 __all__ = ["gaps"]
 

@@ -1,81 +1,131 @@
 """One entry: rows of candidates in, rows of figures out."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from passcal.core.compiled import entry, jit, table
 from passcal.screening.arrivals import OVERLOAD, arrive
 from passcal.screening.bracket import at_best, bracket
-from passcal.screening.few import ATOMS, FEW, few
 from passcal.screening.fused import CROWDED, FULL, fused
 from passcal.screening.gaps import gaps
-from passcal.screening.price import level, sort_atoms
+from passcal.screening.groups import HERE, travel
+from passcal.screening.mixture import levels, sort_atoms
 from passcal.screening.startup import startup
-from passcal.screening.tables import ALTERNATING, CLIENT, FIGURES, LEVELS, WORK
+from passcal.screening.tables import ALTERNATING, GROUP, LEVELS, SERVED, STATE, WORK, columnwise
+from passcal.screening.travelled import seen_figures
 from passcal.screening.wave import PROMPTS, WAVE, prompts_only, wave
+from passcal.screening.worth import MOST, worth
 
-__all__ = ["figures_of"]
+__all__ = ["SURE", "figures_of", "scratch"]
 
-REGIME, BINDING = 37, 38
+REGIME, BINDING, MET = 37, 38, 39
 CLIENTS, SEATS, BUDGET, KV, PREFILL, DECODE = 0, 1, 2, 3, 4, 5
 IN_KV = 9  # regime
+FROM_BELOW = tuple(1.0 - share for share in reversed(LEVELS))
+SURE = 50_000  # passes within which the evaluator finds the same cycle
 
 
-def figures_of(rows: Any) -> Any:
-    """`FIGURES` of `CANDIDATE` rows: one row each, one column a figure. Changes the rows."""
-    out = np.zeros((len(rows), len(FIGURES)))  # the last of them are of hand-offs
-    screen_rows(table(rows), table(np.zeros(1, WORK)), np.zeros((ATOMS, 3)), table(np.zeros(FEW, CLIENT)), out)
+class Scratch(NamedTuple):
+    """What a candidate is worked out in.
+
+    Attributes:
+        work: one `WORK` record.
+        states: three `STATE` records, the first one zeros.
+        waiting, rows: a `GROUP` a step.
+        served: three `SERVED` a step.
+        gaps: three rows of four numbers a step: a mixture, and the passes of each row of it.
+        atoms: three rows of three numbers a step.
+    """
+
+    work: Any
+    states: Any
+    waiting: Any
+    rows: Any
+    served: Any
+    gaps: Any
+    atoms: Any
+
+
+def figures_of(rows: Any, out: Any = None, steps: int | None = None) -> Any:
+    """`FIGURES` of `CANDIDATE` rows: one row each, one column a figure, in `out` if it is given. Changes the rows.
+
+    `steps` is how far each of them is gone through; None: where it is likely to be worth it.
+    """
+    out = columnwise(len(rows)) if out is None else out
+    out[:, MET:] = 0.0
+    screen_rows(table(rows), scratch(MOST if steps is None else steps), -1 if steps is None else steps, out)
     return out
 
 
+def scratch(steps: int) -> Scratch:
+    """Room for so many steps."""
+    each = 3 * steps + 8
+    work, states = table(np.zeros(1, WORK)), table(np.zeros(3, STATE))
+    waiting, rows = table(np.empty(steps + 2, GROUP)), table(np.empty(steps + 2, GROUP))
+    served, gaps, atoms = table(np.empty(each, SERVED)), np.empty((each, 4)), np.empty((each, 3))
+    return Scratch(work, states, waiting, rows, served, gaps, atoms)
+
+
 @entry
-def screen_rows(candidates: Any, work: Any, atoms: Any, clients: Any, out: Any) -> None:
-    """Fill a row of `out` (`FIGURES`) for each candidate (`CANDIDATE`); `work` is one `WORK` record, `atoms` rows of three numbers, `clients` of `CLIENT`."""
-    w = work[0]
+def screen_rows(candidates: Any, room: Any, steps: int, out: Any) -> None:
+    """Fill a row of `out` (`FIGURES`) for each candidate (`CANDIDATE`); `room` is `Scratch`, `steps` as of `figures_of`, or -1."""
     for i in range(len(candidates)):
         c, figures = candidates[i], out[i]
         if not c.covered:
             figures[:] = np.nan
-            figures[7], figures[8], figures[REGIME], figures[BINDING] = 0.0, np.inf, 0.0, 0.0
+            figures[7], figures[8], figures[REGIME], figures[BINDING], figures[MET] = 0.0, np.inf, 0.0, 0.0, 0.0
             continue
         seats = c.seats
         c.seats = min(seats, c.in_kv)
-        screen_one(c, w, atoms, clients, figures)
+        if c.rate > 0.0:
+            screen_open(c, room.work[0], room.atoms, figures)
+        else:
+            screen_closed(c, room, steps, figures)
         if c.in_kv < min(seats, c.clients):
-            figures[REGIME], figures[BINDING] = IN_KV, KV
+            figures[REGIME], figures[BINDING], figures[MET] = IN_KV, KV, 0.0
         c.seats = seats
 
 
 @jit
-def screen_one(c: Any, w: Any, atoms: Any, clients: Any, out: Any) -> None:
-    """All figures of one candidate."""
-    if c.rate > 0.0:
-        screen_open(c, w, atoms, out)
-        return
-    if c.calendar == ALTERNATING and c.osl > 1.0:
+def screen_closed(c: Any, room: Any, steps: int, out: Any) -> None:
+    """A closed loop: gone through where that ends soon, else in closed form."""
+    w, s = room.work[0], room.states[HERE]
+    if c.calendar != ALTERNATING:
+        fused(c, w, room.atoms)
+    elif c.osl > 1.0:
         wave(c, w, out)
     else:
-        if c.calendar == ALTERNATING:
-            prompts_only(c, w, atoms, out)
-        else:
-            fused(c, w, atoms)
-            if 1.0 < w.n <= FEW and not w.queued and c.clients <= c.seats and w.n * c.new > c.budget:
-                few(c, w, atoms, clients)
+        prompts_only(c, w, room.atoms, out)
+    most = worth(c, w) if steps < 0 else steps
+    if most > 0 and travel(c, room, most):
+        seen_figures(c, room, out, steps >= 0)
+        low, high = (out[5], out[5]) if c.proven > 0.0 and s.passes < SURE else bracket(c)
+        w.rate, w.span_ms = out[35] / 1000.0, max(out[21] - out[0], 0.0)
+        out[MET] = c.proven
+    else:
+        estimate(c, w, room.atoms, out)
+        low, high = bracket(c)
+        out[5] = min(max(out[5], low), high)
+        out[6] = max(out[6], out[5])
+        for a in range(4, 0, -1):
+            out[a] = min(out[a], out[5])
+    out[7], out[8] = low * (1.0 - 1e-9), high * (1.0 + 1e-9)
+    out[REGIME], out[BINDING] = w.regime, binding(c, w)
+
+
+@jit
+def estimate(c: Any, w: Any, atoms: Any, out: Any) -> None:
+    """What follows from a turn in closed form."""
+    if w.regime != WAVE:
         latencies(c, w, atoms, out)
         if w.regime != PROMPTS:
             out[12], out[13] = gaps(c, w, atoms)
             out[9], out[10] = startup(c, w)
-    low, high = bracket(c)
-    out[7], out[8] = low * (1.0 - 1e-9), high * (1.0 + 1e-9)
     out[0] = w.mean_ms
-    out[5] = min(max(out[5], low), high)
-    out[6] = max(out[6], out[5])
-    out[4], out[3], out[2], out[1] = min(out[4], out[5]), min(out[3], out[5]), min(out[2], out[5]), min(out[1], out[5])
     out[21] = c.clients / w.rate
     out[11] = out[14] = w.span_ms / w.more if w.more > 0.0 else np.nan
     out[35], out[36] = 1000.0 * w.rate, 1000.0 * w.rate * c.osl
-    out[REGIME], out[BINDING] = w.regime, binding(c, w)
 
 
 @jit
@@ -104,13 +154,14 @@ def latencies(c: Any, w: Any, atoms: Any, out: Any) -> None:
     """Quantiles of TTFT, and of what follows from it: E2E, TPOT, and the wait before a request's own passes."""
     count, e2e = int(w.atoms), c.clients / w.rate
     sort_atoms(atoms, count)
+    levels(atoms, count, LEVELS, out, 1)
+    levels(atoms, count, FROM_BELOW, out, 22)  # until E2E is written
     for a in range(len(LEVELS)):
-        ttft = level(atoms, count, LEVELS[a])
-        out[1 + a] = ttft
-        out[22 + a] = ttft + w.span_ms if w.queued else e2e  # a client's turn is always as long
-        span = w.span_ms if w.queued else max(e2e - level(atoms, count, 1.0 - LEVELS[a]), 0.0)
+        span = w.span_ms if w.queued else max(e2e - out[22 + len(LEVELS) - 1 - a], 0.0)
         out[15 + a] = span / w.more if w.more > 0.0 else np.nan
-        out[29 + a] = max(0.0, ttft - c.think_ms - w.own_ms)
+        out[29 + a] = max(0.0, out[1 + a] - c.think_ms - w.own_ms)
+    for a in range(len(LEVELS)):
+        out[22 + a] = out[1 + a] + w.span_ms if w.queued else e2e  # a client's turn is always as long
     out[28] = max(0.0, w.mean_ms - c.think_ms - w.own_ms)
 
 

@@ -1,4 +1,4 @@
-"""What passes cost, and mixtures of latencies."""
+"""What passes cost."""
 
 from math import ceil, floor
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from passcal.core.compiled import jit
 from passcal.screening.tables import TRTLLM
 
-__all__ = ["attention_ms", "chunks_of", "context_sum_ms", "cut_attention_ms", "level", "pass_ms", "put", "sort_atoms"]
+__all__ = ["attention_ms", "chunks_of", "context_sum_ms", "cut_attention_ms", "pass_ms"]
 
 
 @jit
@@ -53,35 +53,3 @@ def cut_attention_ms(c: Any, room: float) -> float:
 def context_sum_ms(c: Any, n: float, more: float) -> float:
     """All decode rows of n requests, their contexts summed, without what passes cost once."""
     return n * more * (c.d1 + c.d2 * (c.isl + c.osl * 0.5))
-
-
-@jit
-def put(atoms: Any, at: int, weight: float, low: float, high: float) -> None:
-    """Row `at` of a mixture: this weight, spread evenly from low to high."""
-    atoms[at, 0], atoms[at, 1], atoms[at, 2] = weight, low, high
-
-
-@jit
-def sort_atoms(atoms: Any, count: int) -> None:
-    """Rows of a mixture by their middle."""
-    for a in range(1, count):
-        weight, low, high, b = atoms[a, 0], atoms[a, 1], atoms[a, 2], a
-        while b > 0 and atoms[b - 1, 1] + atoms[b - 1, 2] > low + high:
-            put(atoms, b, atoms[b - 1, 0], atoms[b - 1, 1], atoms[b - 1, 2])
-            b -= 1
-        put(atoms, b, weight, low, high)
-
-
-@jit
-def level(atoms: Any, count: int, share: float) -> float:
-    """The quantile of a sorted mixture."""
-    total, below = 0.0, 0.0
-    for a in range(count):
-        total += atoms[a, 0]
-    want = share * total * (1.0 - 1e-9)
-    for a in range(count):
-        weight = atoms[a, 0]
-        if weight > 0.0 and below + weight >= want:
-            return atoms[a, 1] + max(want - below, 0.0) / weight * (atoms[a, 2] - atoms[a, 1])
-        below += weight
-    return atoms[count - 1, 2]

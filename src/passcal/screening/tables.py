@@ -1,5 +1,7 @@
 """What the closed form reads and writes of one candidate: a row of numbers in, a record it works in, a row of figures out."""
 
+from typing import Any
+
 import numpy as np
 
 __all__ = [
@@ -8,16 +10,19 @@ __all__ = [
     "BRACKET",
     "CALENDARS",
     "CANDIDATE",
-    "CLIENT",
     "FIGURES",
+    "GROUP",
     "HOP",
     "LEVELS",
     "REGIMES",
+    "SERVED",
     "SGLANG_MIXED",
     "STAGES",
+    "STATE",
     "TRTLLM",
     "VLLM",
     "WORK",
+    "columnwise",
 ]
 
 VLLM, SGLANG_MIXED, ALTERNATING, TRTLLM = 0, 1, 2, 3
@@ -155,22 +160,55 @@ WORK = np.dtype(
         )
     ]
 )
-CLIENT = np.dtype(
+STATE = np.dtype(
     [
         (name, "f8")
         for name in (
-            "todo",  # prompt tokens left; the whole prompt where it waits or thinks
-            "made",  # outputs; 0 until the prompt is done
-            "visible",  # when the scheduler saw its request, or will see it
-            "ended",  # when its last request was done
-            "given",  # prompt tokens of the pass being planned
-            "passes",  # passes with its row that are being planned
-            "kept_todo",
-            "kept_made",
-            "kept_visible",  # since the instant at which all three were kept
+            "now",
+            "plan",  # what is visible at this time may be in the next pass
+            "turn",  # passes with rows so far
+            "rows",  # requests past their prompt
+            "context",  # of all rows in the next pass
+            "todo",  # tokens left of the prompt that was cut; 0: none was
+            "cut_visible",
+            "cut_begun",
+            "given",  # tokens that the cut prompt has of this pass
+            "taken",  # requests of the first waiting group that are no longer waiting
+            "free",  # seats
+            "fresh",  # requests that the last pass ended
+            "decoded",  # when the last pass with rows ended
+            "passes",
+            "done",  # requests
+        )
+    ]
+    + [
+        (name, "i8")
+        for name in (
+            "steps",
+            "first_waiting",
+            "end_waiting",
+            "first_row",
+            "end_row",
+            "served",  # rows of what is served, all of which have their first token
+            "told",  # those of them that are done
+            "gaps",
+            "ends",  # passes that ended requests
+            "renewal",  # the end at which the state is kept anew
         )
     ]
 )
+GROUP = np.dtype(
+    [
+        (name, "f8")
+        for name in (
+            "count",
+            "visible",  # of a waiting group: when the scheduler saw its requests, or will see them
+            "first",  # of rows: when they had their first token
+            "end",  # of rows: the turn that is their last
+        )
+    ]
+)
+SERVED = np.dtype([(name, "f8") for name in ("count", "visible", "begun", "first", "done")])
 LEVELS = (0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
 BRACKET = ("ttft_steady_p99_lo", "ttft_steady_p99_hi")
 NAMES = ("mean", "p50", "p75", "p90", "p95", "p99", "p999")
@@ -187,6 +225,7 @@ FIGURES = (  # columns of the row out, in order
     "output_tokens_per_s",
     "regime",
     "binding",
+    "met",  # 1: of the cycle itself, which was gone through
     "hold_mean",
     "transfer_mean",
     "attach_mean",
@@ -207,3 +246,10 @@ REGIMES = (  # how clients travel
     "composed",  # prefill and decode apart
 )
 BINDINGS = ("clients", "seats", "budget", "kv", "prefill", "decode", "staging", "fabric")
+LINE = 8  # numbers of a cache line
+
+
+def columnwise(count: int) -> Any:
+    """Room for `FIGURES` of so many rows: a row each, columns contiguous in memory, an odd number of cache lines apart so that they do not displace each other."""
+    lines = (count // LINE + 1) | 1
+    return np.empty((len(FIGURES), lines * LINE)).T[:count]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from passcal.core.compiled import jit
-from passcal.screening.price import cut_attention_ms, put
+from passcal.screening.mixture import put
+from passcal.screening.price import cut_attention_ms
 from passcal.screening.tables import LEVELS
 
 __all__ = ["PROMPTS", "WAVE", "prompts_only", "stair_ms", "wave"]

@@ -1,6 +1,6 @@
 """Engine options of candidates to what the closed form reads: budget, seats, what is planned ahead, and what KV holds."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,65 +48,94 @@ def fill_worker(rows: Any, backend: str, columns: Columns, here: Any) -> None:
         Unsupported: a prefix where it is not modelled.
     """
     take = Options(backend, columns, here)
-    isl, osl = rows["isl"][here], rows["osl"][here]
     covered = np.ones(len(here), bool)
     for name, values in NEUTRAL[backend].items():
         covered &= take.among(name, values)
-    rows["budget"][here], rows["seats"][here], rows["unit"][here] = take(BUDGET[backend]), take(SEATS[backend]), 1.0
-    fill = {"vllm": fill_vllm, "sglang": fill_sglang, "trtllm": fill_trtllm}[backend]
-    longest, held, let_in = fill(rows, take, here, isl, osl)
-    covered &= ~(isl + osl > longest) & ~(held < 1)  # NaN: no limit
-    if backend == "sglang":
-        covered &= (rows["budget"][here] > 0) & (take("max_prefill_tokens") >= rows["budget"][here])
-        rows["budget"][here] = np.maximum(rows["budget"][here], 1.0)
-    needed = np.where(rows["rate"][here] > 0, rows["seats"][here], rows["clients"][here])
-    fits = ~(held < np.minimum(needed, rows["seats"][here]))
-    rows["covered"][here], rows["proven"][here] = covered, fits
-    rows["in_kv"][here] = np.where(fits, np.inf, np.maximum(let_in, 1.0))
-    rows["kv"][here] = np.where(np.isnan(let_in), np.inf, let_in)
+    sizes = Sizes(rows["isl"][here], rows["osl"][here], take(BUDGET[backend]), take(SEATS[backend]))
+    reads = {"vllm": read_vllm, "sglang": read_sglang, "trtllm": read_trtllm}[backend]
+    known, longest, held, let_in = reads(take, sizes, rows, here)
+    covered &= ~(sizes.isl + sizes.osl > longest)  # NaN: no limit
+    known |= {"proven": 1.0, "in_kv": np.inf, "kv": np.inf, "seats": sizes.seats}
+    if np.ndim(held):  # memory may bind
+        covered &= ~(held < 1)
+        needed = np.where(rows["rate"][here] > 0, sizes.seats, rows["clients"][here])
+        fits = ~(held < np.minimum(needed, sizes.seats))
+        known |= {"proven": fits, "in_kv": np.where(fits, np.inf, np.maximum(let_in, 1.0))}
+        known["kv"] = np.where(np.isnan(let_in), np.inf, let_in)
+    known["covered"] = covered & known.get("covered", True)
+    for name, values in known.items():
+        rows[name][here] = values
 
 
-def fill_vllm(rows: Any, take: Any, here: Any, isl: Any, osl: Any) -> tuple[Any, Any, Any]:
-    """Calendar and lookahead; returns the longest request, and how many requests KV holds whole, and on average."""
-    budget, seats = rows["budget"][here], rows["seats"][here]
-    if (budget < seats).any():
+class Sizes(NamedTuple):
+    """Of rows of one backend."""
+
+    isl: Any
+    osl: Any
+    budget: Any
+    seats: Any
+
+
+Read = tuple[
+    dict[str, Any], Any, Any, Any
+]  # fields, the longest request, and how many requests KV holds whole, and on average
+
+
+def read_vllm(take: Options, sizes: Sizes, rows: Any, here: Any) -> Read:
+    """Calendar, budget and lookahead, and what limits."""
+    budget, seats = sizes.budget, sizes.seats
+    if np.any(budget < seats):
         at = int(np.argmax(budget < seats))
+        most, least = (float(np.broadcast_to(values, len(here))[at]) for values in (budget, seats))
         raise SpecError(
-            f"max_num_batched_tokens={budget[at]:.0f}: must be at least max_num_seqs={seats[at]:.0f}; raise the one or lower the other"
+            f"max_num_batched_tokens={most:.0f}: must be at least max_num_seqs={least:.0f}; raise the one or lower the other"
         )
     ahead = take("async_scheduling")
-    rows["calendar"][here], rows["ahead"][here] = VLLM, np.where(np.isnan(ahead), 1.0, ahead)
+    known = {"calendar": VLLM, "budget": budget, "unit": 1.0, "ahead": np.where(np.isnan(ahead), 1.0, ahead)}
     size, blocks = take("block_size"), take("num_gpu_blocks")
     pool = blocks - 1 - np.floor(take("watermark") * blocks)
-    held, let_in = pool // np.ceil((isl + osl - 1) / size), pool // np.ceil((isl + osl / 2) / size)
-    return take("max_model_len"), held, let_in
+    whole, average = sizes.isl + sizes.osl - 1, sizes.isl + sizes.osl / 2
+    if not np.ndim(pool):
+        return known, take("max_model_len"), np.nan, np.nan
+    return known, take("max_model_len"), pool // np.ceil(whole / size), pool // np.ceil(average / size)
 
 
-def fill_sglang(rows: Any, take: Any, here: Any, isl: Any, osl: Any) -> tuple[Any, Any, Any]:
+def read_sglang(take: Options, sizes: Sizes, rows: Any, here: Any) -> Read:
     """The same for SGLang, which reserves whole outputs."""
-    rows["calendar"][here] = np.where(take("enable_mixed_chunk") > 0, SGLANG_MIXED, ALTERNATING)
-    rows["ahead"][here] = 1.0 - take("disable_overlap_schedule")
-    held = (take("max_total_tokens") - 1) // (isl + np.minimum(osl, CLIP) + 2)
-    return take("context_length") - 1, held, held
+    budget = sizes.budget
+    known = {"calendar": np.where(take("enable_mixed_chunk") > 0, SGLANG_MIXED, ALTERNATING), "unit": 1.0}
+    known |= {"ahead": 1.0 - take("disable_overlap_schedule"), "budget": np.maximum(budget, 1.0)}
+    known["covered"] = (budget > 0) & (take("max_prefill_tokens") >= budget)
+    tokens = take("max_total_tokens")
+    held = (tokens - 1) // (sizes.isl + np.minimum(sizes.osl, CLIP) + 2) if np.ndim(tokens) else np.nan
+    return known, take("context_length") - 1, held, held
 
 
-def fill_trtllm(rows: Any, take: Any, here: Any, isl: Any, osl: Any) -> tuple[Any, Any, Any]:
+def read_trtllm(take: Options, sizes: Sizes, rows: Any, here: Any) -> Read:
     """The same for TensorRT-LLM, which reserves whole outputs unless it may pause requests."""
     past = rows["past"][here]
     if past.any():
         raise Unsupported(
             f"trtllm: prefix={past.max():.0f}: block reuse is not modelled; give prompts without a prefix"
         )
-    rows["calendar"][here] = TRTLLM
-    rows["ahead"][here] = take("overlap_scheduler") * np.where(take("admission_lookahead") == 0, 0.0, 1.0)
     size, unit = take("tokens_per_block"), take("chunk_unit")
-    rows["unit"][here] = np.where(np.isnan(unit), size, unit)
-    starved = rows["budget"][here] < rows["unit"][here]
-    if starved.any():
-        at = here[int(np.argmax(starved))]
+    unit = np.where(np.isnan(unit), size, unit)
+    starved = sizes.budget < unit
+    if np.any(starved):
+        most, least = (float(np.broadcast_to(v, len(here))[int(np.argmax(starved))]) for v in (sizes.budget, unit))
         raise SpecError(
-            f"max_num_tokens={rows['budget'][at]:.0f}: must be at least the chunk unit of {rows['unit'][at]:.0f}; raise it, or lower chunk_unit"
+            f"max_num_tokens={most:.0f}: must be at least the chunk unit of {least:.0f}; raise it, or lower chunk_unit"
         )
-    held = take("max_tokens_in_kv") // size // np.ceil((isl + osl) / size)
-    average = take("max_tokens_in_kv") // size // np.ceil((isl + osl / 2) / size)
-    return take("max_seq_len"), held, np.where(take.among("capacity_policy", ("GUARANTEED_NO_EVICT",)), held, average)
+    ahead = take("overlap_scheduler") * np.where(take("admission_lookahead") == 0, 0.0, 1.0)
+    known = {"calendar": TRTLLM, "budget": sizes.budget, "unit": unit, "ahead": ahead}
+    tokens = take("max_tokens_in_kv")
+    if not np.ndim(tokens):
+        return known, take("max_seq_len"), np.nan, np.nan
+    held = tokens // size // np.ceil((sizes.isl + sizes.osl) / size)
+    average = tokens // size // np.ceil((sizes.isl + sizes.osl / 2) / size)
+    return (
+        known,
+        take("max_seq_len"),
+        held,
+        np.where(take.among("capacity_policy", ("GUARANTEED_NO_EVICT",)), held, average),
+    )
