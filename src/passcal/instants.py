@@ -12,11 +12,11 @@ __all__ = ["next_arrival", "next_elsewhere", "next_event"]
 
 
 @jit
-def next_event(state: State) -> float:
+def next_event(state: State, apart: int | None) -> float:
     """The next instant at which anything happens: a pass ends, a loop comes round, a client starts, or an arrival wakes an idle engine."""
     when = NEVER
     looks = state.stages[0].routing == LEAST_LOADED or state.ranks[0].lightest > 0  # a router that does is there then
-    idle = looks or state.world[0].stages > 1
+    idle = looks or apart is not None
     for k in range(len(state.ranks)):
         rank = state.ranks[k]
         if rank.flying > 0:
@@ -27,7 +27,7 @@ def next_event(state: State) -> float:
             when = min(when, rank.ready_ms)
         if rank.launching:
             when = min(when, next_out(state, k))
-    if state.world[0].stages > 1:
+    if apart is not None:
         when = min(when, next_hand_off(state))
     return min(when, next_arrival(state)) if idle else when
 

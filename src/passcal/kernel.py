@@ -13,8 +13,9 @@ from passcal.core import cycle, remains
 from passcal.core.compiled import entry, jit
 from passcal.core.engine import align, landed, launched, may_start, plans_again, plans_first
 from passcal.core.handle import handle
+from passcal.core.rank import arrive as join
 from passcal.core.rank import free_seats
-from passcal.core.stage import next_visible
+from passcal.core.stage import choose, next_visible
 from passcal.core.tables import NEVER, NOBODY, State
 from passcal.hand_offs import enter, hand_over, write_hand_offs
 from passcal.instants import next_arrival, next_elsewhere, next_event
@@ -28,19 +29,22 @@ DONE, SLICE, GROW, ASK, CYCLE, STALLED, AGAIN = 0, 1, 2, 3, 4, 5, 6
 
 
 @entry
-def run(tables: State) -> int:
-    """Advance until something stops the loop; returns why."""
-    return loop(handle(tables))
+def run(tables: State, apart: int | None) -> int:
+    """Advance until something stops the loop; returns why.
+
+    `apart` is None where there is one stage: hand-offs are not even compiled then, which saves a fifth of the time that compiling takes.
+    """
+    return loop(handle(tables), apart)
 
 
 @jit
-def loop(state: State) -> int:
+def loop(state: State, apart: int | None) -> int:
     """Events in the order of time: what ends lands, clients and arrivals act, free engines start."""
     world = state.world[0]
     while True:
         while world.cursor < len(state.ranks):  # plan the engines that are free at this instant
             rank = state.ranks[world.cursor]
-            if not start(state, rank, world.cursor):
+            if not start(state, rank, world.cursor, apart):
                 return ASK
             if rank.width > 1 and world.cursor == rank.leader + rank.width:
                 gather(state, 1 * rank.leader)
@@ -52,7 +56,7 @@ def loop(state: State) -> int:
             return SLICE
         if full(state):
             return GROW
-        now = next_event(state)
+        now = next_event(state, apart)
         if now == NEVER:
             return STALLED
         world.now, world.gone, world.cursor = now, 0, 0
@@ -63,22 +67,25 @@ def loop(state: State) -> int:
                 landed(rank)
             if rank.launching:
                 come_out(state, k, now)
-        if world.stages > 1:
+        if apart is not None:
             hand_over(state, now)
-        arrive(state, now)
+        arrive(state, now, apart)
         if world.gone > 0:
             if world.logging and logged(state):
                 return DONE
-            if world.watch and world.unborn == 0 and repeats(state):
+            if world.watch and world.unborn == 0 and repeats(state, apart):
                 return CYCLE
 
 
 @jit
-def start(state: State, rank: Any, k: int) -> bool:
+def start(state: State, rank: Any, k: int, apart: int | None) -> bool:
     """Plan, price and launch what rank k may run now, then pass the cursor on; False: Python must price the plan first."""
     world = state.world[0]
     form = state.forms[rank.form]
-    if (rank.width > 1 and not world.asked and not may_start(state, rank)) or (world.stages > 1 and sleeps(rank)):
+    if rank.width > 1 and not world.asked and not may_start(state, rank):
+        world.cursor += 1
+        return True
+    if apart is not None and sleeps(rank):
         world.cursor += 1
         return True
     if rank.flying == 0:
@@ -105,7 +112,7 @@ def start(state: State, rank: Any, k: int) -> bool:
             world.asked = 1
             return False
         launch(state, rank, k, price(form, state.captured[rank.form], state.shape[0]))
-        repeat(state, rank, k)
+        repeat(state, rank, k, apart)
         if rank.width > 1:
             break
     world.cursor += 1
@@ -138,7 +145,7 @@ def gather(state: State, first: int) -> None:
 
 
 @jit
-def arrive(state: State, now: float) -> None:
+def arrive(state: State, now: float, apart: int | None) -> None:
     """Clients act, and what is visible by now reaches its scheduler; an arrival wakes an engine that sleeps."""
     world = state.world[0]
     if world.closed:
@@ -150,7 +157,10 @@ def arrive(state: State, now: float) -> None:
         take_turns(state, now)
     i = next_visible(state, now)
     while i != NOBODY:
-        enter(state, i, now)
+        if apart is not None:
+            enter(state, i, now)
+        else:
+            join(state, state.ranks[choose(state, state.stages[0], i)], i)
         i = next_visible(state, now)
 
 
@@ -164,23 +174,23 @@ def logged(state: State) -> bool:
 
 
 @jit
-def repeats(state: State) -> bool:
+def repeats(state: State, apart: int | None) -> bool:
     """Whether the state equals the kept one, absolute time left out; keeps it where a power of two is reached (Brent)."""
     world = state.world[0]
     world.landings += 1
     if cycle.may_repeat(state):
-        length = write(state, state.fresh)
+        length = write(state, state.fresh, apart)
         if cycle.same(state, length):
             cycle.mark(state, 1, length)
             return True
     if world.landings == world.renew:
         world.renew *= 2
-        cycle.mark(state, 0, write(state, state.kept))
+        cycle.mark(state, 0, write(state, state.kept, apart))
     return False
 
 
 @jit
-def write(state: State, out: Any) -> int:
+def write(state: State, out: Any, apart: int | None) -> int:
     """Write the state out as numbers, times relative to now; returns how many."""
     world = state.world[0]
     out[0] = world.dealt
@@ -188,7 +198,7 @@ def write(state: State, out: Any) -> int:
     for h in range(len(state.stages)):
         out[n] = state.stages[h].turn
         n += 1
-    if world.stages > 1:
+    if apart is not None:
         n = write_hand_offs(state, out, n)
     for k in range(len(state.ranks)):
         rank = state.ranks[k]
@@ -274,15 +284,16 @@ def stands(state: State, rank: Any) -> bool:
 
 
 @jit
-def repeat(state: State, rank: Any, k: int) -> None:
+def repeat(state: State, rank: Any, k: int, apart: int | None) -> None:
     """While the plan of rank k stands and nobody finishes, run it again, as one row of the log."""
     if not stands(state, rank):
         return
     world, row, form = state.world[0], state.runs[rank.row], state.forms[rank.form]
     captured, ring = state.captured[rank.form], state.bucket_head.shape[1]
-    news = next_arrival(state) if rank.waiting == 0 and world.stages == 1 else NEVER
-    if world.stages > 1:
+    if apart is not None:
         news = next_elsewhere(state, k)
+    else:
+        news = next_arrival(state) if rank.waiting == 0 else NEVER
     last = rank.number + world.until_pass - world.passes
     number, rows, context = rank.number, rank.crowd, rank.crowd_kv
     start, end = rank.start_ms, rank.end_ms

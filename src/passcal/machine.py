@@ -58,8 +58,9 @@ class Machine:
             TimingError: the timing model raised or answered with something that is not a duration.
         """
         self.world["until_pass"] = self.world["passes"] + passes
+        apart = 1 if self.world["stages"] > 1 else None
         while True:
-            reason = int(run(self.state))
+            reason = int(run(self.state, apart))
             if reason == ASK:
                 self.world["answer_ms"] = self._ask()
             elif reason == GROW:
