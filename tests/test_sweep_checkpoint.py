@@ -55,6 +55,22 @@ def test_points_that_are_done_are_not_evaluated_again(tmp_path, whole, monkeypat
     assert lines(tmp_path / "run") == before
 
 
+def test_a_table_of_the_points_stands_beside_them(tmp_path, whole, monkeypatch):
+    """With Parquet, as the lines have them; without it, there is none, and the answer is the same."""
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr("passcal.files.find_spec", lambda name: None)
+    pc.sweep(**ASKED, checkpoint=tmp_path)
+    assert not (tmp_path / "points.parquet").exists()
+    monkeypatch.undo()
+    same(pc.sweep(**ASKED, checkpoint=tmp_path), whole)
+    table = pd.read_parquet(tmp_path / "points.parquet")
+    assert table["row"].tolist() == sorted(json.loads(line)[0] for line in lines(tmp_path))
+    assert table["row"].is_monotonic_increasing and (table["refused"] == "").all()
+    figures = table.set_index("row").loc[whole.index, "ttft_steady_p99"]
+    assert figures.tolist() == whole["ttft_steady_p99"].tolist()
+    assert {file.name for file in tmp_path.iterdir()} == {"inputs.json", "points.jsonl", "points.parquet"}
+
+
 def test_a_line_that_was_cut_is_dropped(tmp_path, whole):
     """Wherever it was cut, even just before its end; as are whole lines that cannot be read, with what follows."""
     pc.sweep(**ASKED, checkpoint=tmp_path)

@@ -124,7 +124,8 @@ def replay(
 ) -> None:
     """Send the requests of a trace through one deployment."""
     from passcal.config import load_config, read_config, with_trace
-    from passcal.render import check_frame_target, check_outputs, write_frame
+    from passcal.files import check_frame_target, write_frame
+    from passcal.render import check_outputs
 
     check_outputs(json, csv)
     wanted = (requests_csv, "--requests-csv", False), (requests_parquet, "--requests-parquet", True)
@@ -249,8 +250,9 @@ def deliver(
     report: "Report", asked: "Asked", json: bool, csv: str | None, quiet: bool, notes: tuple[str, ...] = ()
 ) -> None:
     """Print the report and whether it keeps its service levels, and write the CSV file if one is asked for."""
+    from passcal.files import write_whole
     from passcal.meets import verdicts
-    from passcal.render import as_csv, as_json, print_report, write_whole
+    from passcal.render import as_csv, as_json, print_report
 
     notes = (*notes, *verdicts(report, asked.sla))
     if csv is not None and csv != "-":

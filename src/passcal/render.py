@@ -1,19 +1,17 @@
-"""A report as a terminal table, a JSON object or a line of CSV; and files that are written whole or not at all."""
+"""A report as a terminal table, a JSON object or a line of CSV."""
 
 import csv
 import io
 import json
 import math
-import os
-from collections.abc import Callable, Iterable
-from importlib.util import find_spec
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from passcal.errors import SpecError
+from passcal.files import check_target
 
 if TYPE_CHECKING:
-    import pandas as pd
     from rich.console import Console
 
     from passcal.gate import Outcome
@@ -24,15 +22,11 @@ __all__ = [
     "as_json",
     "as_record",
     "as_text",
-    "check_frame_target",
     "check_outputs",
-    "check_target",
     "figure",
     "plain",
     "print_gate",
     "print_report",
-    "write_frame",
-    "write_whole",
 ]
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
@@ -164,54 +158,3 @@ def check_outputs(json: bool, csv: str | None) -> None:
     if json and csv == "-":
         raise SpecError("--json, --csv -: both go to standard output; give --csv a file")
     check_target(None if csv in (None, "-") else Path(str(csv)), "--csv")
-
-
-def check_target(path: Path | None, option: str) -> None:
-    """Refuse, before any work is done, a file that could not be written.
-
-    Raises:
-        SpecError: its folder does not exist, or it is there and no plain file.
-    """
-    if path is None:
-        return
-    if not path.parent.is_dir():
-        raise SpecError(f"{option} {path}: its folder does not exist; make it first")
-    if path.exists() and not path.is_file():
-        raise SpecError(f"{option} {path}: is no plain file; name another")
-
-
-def check_frame_target(path: Path | None, option: str, parquet: bool) -> None:
-    """The same, of a file of rows; what writes Parquet must be installed.
-
-    Raises:
-        SpecError: it is not, or as above.
-    """
-    check_target(path, option)
-    if path is not None and parquet and find_spec("pyarrow") is None:
-        raise SpecError(f"{option} {path}: Parquet needs pyarrow; install passcal[parquet], or write CSV")
-
-
-def write_frame(path: Path, option: str, frame: "pd.DataFrame", parquet: bool) -> None:
-    """Write a frame's rows as CSV or Parquet."""
-    if parquet:
-        write_whole(path, option, lambda out: frame.to_parquet(out, index=False), binary=True)
-    else:
-        write_whole(path, option, lambda out: frame.to_csv(out, index=False, lineterminator="\n"))
-
-
-def write_whole(path: Path, option: str, write: Callable[[IO[Any]], object], binary: bool = False) -> None:
-    """Let `write` fill a file beside the target and then take its place, so that nobody sees half of it.
-
-    Raises:
-        SpecError: the file cannot be written.
-    """
-    check_target(path, option)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with beside.open("xb") if binary else beside.open("x", encoding="utf-8", newline="") as file:
-            write(file)
-        beside.replace(path)
-    except OSError as error:
-        raise SpecError(f"{option} {path}: cannot be written ({error.strerror}); name another file") from None
-    finally:
-        beside.unlink(missing_ok=True)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from passcal.capacity import Capacity
 from passcal.columns import point_frame
-from passcal.render import as_record, as_text, figure, plain, print_report, write_frame
+from passcal.files import write_frame
+from passcal.render import as_record, as_text, figure, plain, print_report
 from passcal.spec.sla import Target
 from passcal.targets import written
 from passcal.trials import EVALUATED, Point

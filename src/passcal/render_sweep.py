@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from passcal.render import as_text, check_frame_target, check_outputs, figure, plain, write_frame
+from passcal.files import check_frame_target, write_frame
+from passcal.render import as_text, check_outputs, figure, plain
 
 if TYPE_CHECKING:
     import pandas as pd

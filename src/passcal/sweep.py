@@ -15,6 +15,7 @@ from passcal.columns import COLUMNS
 from passcal.digests import inputs_of
 from passcal.errors import SpecError
 from passcal.executors import Asked, Workers
+from passcal.files import has_parquet, write_frame
 from passcal.funnel import Found, funnel
 from passcal.points import Points, Timings, read_points
 from passcal.progress import tell
@@ -98,6 +99,7 @@ def sweep(
     finally:
         if saved is not None:
             saved.close()
+            write_table(saved)
     return reported(frame, found, workers.notes, wanted)
 
 
@@ -141,6 +143,19 @@ class Asking:
             self.done += len(part)
             tell(self.done, of)
         return {row: records[row] for row in rows}
+
+
+def write_table(saved: Checkpoint) -> None:
+    """The points of a checkpoint as Parquet beside them, whole, where that can be written: their row among the candidates, why they were refused, their figures."""
+    import pandas as pd
+
+    if saved.done and has_parquet():
+        rows = sorted(saved.done)
+        told = [{"row": row, "refused": saved.done[row].refused, "why": saved.done[row].why} for row in rows]
+        figures = pd.DataFrame([saved.done[row].columns for row in rows])
+        write_frame(
+            saved.points.with_suffix(".parquet"), "checkpoint", pd.concat([pd.DataFrame(told), figures], axis=1), True
+        )
 
 
 def reported(frame: pd.DataFrame, found: Found, notes: Sequence[str], wanted: Wanted) -> pd.DataFrame:

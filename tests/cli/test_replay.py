@@ -159,7 +159,7 @@ def test_requests_parquet(passcal, closed, trace, replayed, tmp_path):
 
 def test_parquet_is_refused_before_any_work_where_nothing_writes_it(passcal, closed, tmp_path, monkeypatch):
     """With the remedy."""
-    monkeypatch.setattr("passcal.render.find_spec", lambda name: None)
+    monkeypatch.setattr("passcal.files.find_spec", lambda name: None)
     result = passcal("replay", "absent.csv", "--config", closed, "--requests-parquet", tmp_path / "out.parquet")
     assert result.exit_code == 2 and "install passcal[parquet]" in result.stderr
 
