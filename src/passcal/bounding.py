@@ -149,25 +149,35 @@ def verdicts(deployment: Any, workload: Workload, timing: Any, targets: Sequence
     """What the closed form knows of a number of clients; nothing of stages apart, of most workloads, and of timing that is no formula."""
     if not (isinstance(deployment, Aggregated) and one_shape(workload) and isinstance(timing, KernelTiming)):
         return nothing_known
-    latencies = [target for target in targets if isinstance(target, Sla)]
+    asked = asked_of(targets)
 
     @cache
-    def block(number: int) -> tuple[Any, list[tuple[Any, Any]]]:
-        """Of so many loads: whether the latencies break together; and of each target, whether it breaks, and whether it is kept."""
-        bounds = loads_of(deployment, workload, timing, np.arange(BLOCK) + number * BLOCK, len(targets))
-        found = [(breaks(targets, at, bounds), keeps_for_sure(targets, at, bounds)) for at in range(len(targets))]
-        return break_together(latencies, bounds), found
+    def block(number: int) -> tuple[Any, Bounds]:
+        """So many loads in one go: what is asked of the closed form, and what it says."""
+        return loads_of(deployment, workload, timing, np.arange(BLOCK) + number * BLOCK, len(targets))
 
+    @cache
     def verdict(load: float) -> Verdict:
         number, place = divmod(int(load), BLOCK)
-        together, found = block(number)
-        broken = [target for target, (breaks, _) in zip(targets, found, strict=True) if breaks[place]]
-        kept = [target for target, (_, keeps) in zip(targets, found, strict=True) if keeps[place]]
-        if together[place] and not any(target in broken for target in latencies):
-            broken = [*latencies, *broken]
-        return Verdict(decided(latencies, broken, kept), decided(targets, broken, kept), tuple(broken))
+        rows, bounds = block(number)
+        here = slice(place, place + 1)
+        one = Bounds._make(array[here] for array in bounds)
+        found = judged(targets, one)
+        if found.everything is None and rows is not None and deployment.replicas == 1:
+            found = judged(targets, with_cycles(one, np.arange(1), cycles_of(rows[here], asked)))
+        return found
 
     return verdict
+
+
+def judged(targets: Sequence[Target], one: Bounds) -> Verdict:
+    """What the bounds of one load say."""
+    latencies = [target for target in targets if isinstance(target, Sla)]
+    broken = [target for at, target in enumerate(targets) if breaks(targets, at, one)[0]]
+    kept = [target for at, target in enumerate(targets) if keeps_for_sure(targets, at, one)[0]]
+    if break_together(latencies, one)[0] and not any(target in broken for target in latencies):
+        broken = [*latencies, *broken]
+    return Verdict(decided(latencies, broken, kept), decided(targets, broken, kept), tuple(broken))
 
 
 def decided(targets: Sequence[Target], broken: Sequence[Target], kept: Sequence[Target]) -> bool | None:
@@ -177,16 +187,18 @@ def decided(targets: Sequence[Target], broken: Sequence[Target], kept: Sequence[
     return True if all(target in kept for target in targets) else None
 
 
-def loads_of(deployment: Aggregated, workload: Workload, timing: TimingModel, clients: Any, targets: int) -> Bounds:
-    """Bounds of numbers of clients, where 0 stands for 1, for so many targets."""
+def loads_of(
+    deployment: Aggregated, workload: Workload, timing: TimingModel, clients: Any, targets: int
+) -> tuple[Any, Bounds]:
+    """`CANDIDATE` rows of numbers of clients, where 0 stands for 1, and their bounds for so many targets; no rows where the closed form refuses them."""
     count = len(clients)
     options = {name: getattr(deployment.engine, name) for name in type(deployment.engine).model_fields}
     columns = {name: repeated(value, count) for name, value in options.items() if value is not None}
     try:
         rows = candidate_rows({**columns, "concurrency": np.maximum(clients, 1.0)}, workload, timing)
     except (SpecError, Unsupported):
-        return no_bounds(count, targets)
-    return counted(rows, np.full(count, float(deployment.replicas)), targets)
+        return None, no_bounds(count, targets)
+    return rows, counted(rows, np.full(count, float(deployment.replicas)), targets)
 
 
 def repeated(value: Any, count: int) -> Any:
