@@ -10,7 +10,7 @@ from passcal.screening.bracket import at_best, bracket
 from passcal.screening.fused import CROWDED, FULL, fused
 from passcal.screening.gaps import gaps
 from passcal.screening.groups import HERE, travel
-from passcal.screening.mixture import levels, sort_atoms
+from passcal.screening.mixture import BINS, levels, sort_atoms
 from passcal.screening.startup import startup
 from passcal.screening.tables import ALTERNATING, GROUP, LEVELS, SERVED, STATE, WORK, columnwise
 from passcal.screening.travelled import seen_figures
@@ -35,7 +35,7 @@ class Scratch(NamedTuple):
         waiting, rows: a `GROUP` a step.
         served: three `SERVED` a step.
         gaps: three rows of four numbers a step: a mixture, and the passes of each row of it.
-        atoms: three rows of three numbers a step.
+        atoms: six rows of three numbers a step, and `BINS`.
     """
 
     work: Any
@@ -63,7 +63,7 @@ def scratch(steps: int) -> Scratch:
     each = 3 * steps + 8
     work, states = table(np.zeros(1, WORK)), table(np.zeros(3, STATE))
     waiting, rows = table(np.empty(steps + 2, GROUP)), table(np.empty(steps + 2, GROUP))
-    served, gaps, atoms = table(np.empty(each, SERVED)), np.empty((each, 4)), np.empty((each, 3))
+    served, gaps, atoms = table(np.empty(each, SERVED)), np.empty((each, 4)), np.empty((2 * each + BINS, 3))
     return Scratch(work, states, waiting, rows, served, gaps, atoms)
 
 

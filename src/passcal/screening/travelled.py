@@ -6,7 +6,7 @@ import numpy as np
 
 from passcal.core.compiled import jit
 from passcal.screening.groups import HERE, KEPT
-from passcal.screening.mixture import add, levels, run_level, sort_atoms
+from passcal.screening.mixture import add, levels, point_levels, run_level, sort_atoms
 from passcal.screening.tables import LEVELS
 
 __all__ = ["seen_figures"]
@@ -27,24 +27,17 @@ def seen_figures(c: Any, room: Any, out: Any, thorough: bool) -> None:
         count = add(atoms, count, row.count, ttft)
         mean, weight, waits = mean + row.count * ttft, weight + row.count, waits + row.count * (row.begun - row.visible)
     out[0], out[28] = mean / weight, waits / weight
-    quantiles(atoms, count, out, 1)
+    point_levels(atoms, count, LEVELS, out, 1)
     count = 0
     for at in range(k.served, s.served):
         count = add(atoms, count, served[at].count, served[at].begun - served[at].visible)
-    quantiles(atoms, count, out, 29)
+    point_levels(atoms, count, LEVELS, out, 29)
     ends_of(c, s, k, served)
     done_figures(c, s, k, served, atoms, out)
     out[11], out[12], out[13] = out[14], np.nan, np.nan
     if c.osl > 1.0:
         gap_figures(room.gaps[k.gaps : s.gaps], out, thorough)
     start_up(c, served, out)
-
-
-@jit
-def quantiles(atoms: Any, count: int, out: Any, at: int) -> None:
-    """`LEVELS` of a mixture that is not sorted."""
-    sort_atoms(atoms, count)
-    levels(atoms, count, LEVELS, out, at)
 
 
 @jit
@@ -73,14 +66,14 @@ def done_figures(c: Any, s: Any, k: Any, served: Any, atoms: Any, out: Any) -> N
         count = add(atoms, count, row.count, e2e)
         mean, weight, span = mean + row.count * e2e, weight + row.count, span + row.count * (row.done - row.first)
     out[21] = mean / weight
-    quantiles(atoms, count, out, 22)
+    point_levels(atoms, count, LEVELS, out, 22)
     out[14:21] = np.nan
     if more == 0.0:
         return
     out[14], count = span / weight / more, 0
     for at in range(k.served, s.served):
         count = add(atoms, count, served[at].count, (served[at].done - served[at].first) / more)
-    quantiles(atoms, count, out, 15)
+    point_levels(atoms, count, LEVELS, out, 15)
 
 
 @jit
