@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from passcal.core.compiled import entry, jit, table
-from passcal.screening.groups import HERE, KEPT, travel
-from passcal.screening.kernel import SURE, scratch
+from passcal.screening.groups import HERE, KEPT, is_sure, travel
+from passcal.screening.kernel import scratch
 from passcal.screening.mixture import add, level, run_level, sort_atoms
 from passcal.screening.travelled import ends_of
 
@@ -45,7 +45,7 @@ def cycle_rows(candidates: Any, room: Any, asked: Any, out: Any) -> None:
         c = candidates[i]
         if not c.covered or not c.proven or c.rate > 0.0:
             continue
-        if travel(c, room, STEPS) and s.passes < SURE:
+        if travel(c, room, STEPS) and is_sure(c, s):
             ends_of(c, s, room.states[KEPT], room.served)
             out[i, 0] = figure(c, room, RATE, MEAN)
             out[i, 1] = figure(c, room, TPOT, MEAN)

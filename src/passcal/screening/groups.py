@@ -12,8 +12,10 @@ from passcal.screening.mixture import put
 from passcal.screening.price import pass_ms
 from passcal.screening.tables import ALTERNATING, SGLANG_MIXED, TRTLLM
 
-__all__ = ["HERE", "KEPT", "travel"]
+__all__ = ["HERE", "KEPT", "is_sure", "travel"]
 
+CLOSE = 1e-9  # of the time: as near may two instants be that rounding tells apart
+SURE = 50_000  # passes within which the evaluator finds the same cycle
 BLANK, HERE, KEPT = 0, 1, 2  # states: of zeros, the present one, and one that is kept to be met again
 
 
@@ -60,6 +62,12 @@ def travel(c: Any, room: Any, steps: int) -> bool:
 
 
 @jit
+def is_sure(c: Any, s: Any) -> bool:
+    """Whether the evaluator must find this cycle: the price is exact, memory never binds, and nothing hung on rounding."""
+    return bool(c.proven > 0.0 and s.passes < SURE and s.ties == 0.0)
+
+
+@jit
 def admit(c: Any, s: Any, waiting: Any, served: Any) -> float:
     """First come, first served: what the chunks of the next pass cost, without what a pass with chunks costs once."""
     room = c.budget
@@ -76,29 +84,34 @@ def admit(c: Any, s: Any, waiting: Any, served: Any) -> float:
         if s.todo > 0.0:
             return chunks_ms
         room -= s.given
-    if s.free > 0.0 and room >= 1.0 and is_visible(s, waiting):
+    if s.free > 0.0 and room >= 1.0 and is_visible(c, s, waiting):
         chunks_ms += begin_prompts(c, s, waiting, served, room)
     return chunks_ms
 
 
 @jit
-def is_visible(s: Any, waiting: Any) -> bool:
+def is_visible(c: Any, s: Any, waiting: Any) -> bool:
     """Whether a request may be in the next pass."""
-    return bool(s.first_waiting < s.end_waiting and waiting[s.first_waiting].visible <= s.plan)
+    if s.first_waiting == s.end_waiting:
+        return False
+    visible = waiting[s.first_waiting].visible
+    if c.think_ms > 0.0 and visible != s.woken and abs(visible - s.plan) <= CLOSE * visible:
+        s.ties += 1.0
+    return bool(visible <= s.plan)
 
 
 @jit
 def begin_prompts(c: Any, s: Any, waiting: Any, served: Any, room: float) -> float:
     """As many prompts as fit, one of them cut if there is room left; what they cost."""
     chunks_ms, most = 0.0, min(floor(room / c.new), s.free)
-    while most > 0.0 and is_visible(s, waiting):
+    while most > 0.0 and is_visible(c, s, waiting):
         group = waiting[s.first_waiting]
         count = min(most, group.count - s.taken)
         serve(s, served, count, group.visible, s.now)
         take(s, group, count)
         most, room, s.free = most - count, room - count * c.new, s.free - count
         chunks_ms += count * c.new * (c.a1 + c.a2 * c.past + c.a3 * c.new)
-    if room >= 1.0 and s.free > 0.0 and is_visible(s, waiting):
+    if room >= 1.0 and s.free > 0.0 and is_visible(c, s, waiting):
         group = waiting[s.first_waiting]
         size = cut_to(c, room)
         if size >= 1.0:
@@ -149,7 +162,8 @@ def serve(s: Any, served: Any, count: float, visible: float, begun: float) -> No
 def idle(s: Any, waiting: Any) -> None:
     """Nothing to plan: what the last pass did is seen now, and if that changes nothing, the next request is awaited."""
     if s.fresh == 0.0 and s.first_waiting < s.end_waiting:
-        s.now = max(s.now, waiting[s.first_waiting].visible)
+        s.woken = waiting[s.first_waiting].visible
+        s.now = max(s.now, s.woken)
     s.plan, s.fresh = s.now, 0.0
 
 

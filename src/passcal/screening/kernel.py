@@ -9,7 +9,7 @@ from passcal.screening.arrivals import OVERLOAD, arrive
 from passcal.screening.bracket import at_best, bracket
 from passcal.screening.fused import CROWDED, FULL, fused
 from passcal.screening.gaps import gaps
-from passcal.screening.groups import HERE, travel
+from passcal.screening.groups import HERE, is_sure, travel
 from passcal.screening.mixture import BINS, levels, sort_atoms
 from passcal.screening.startup import startup
 from passcal.screening.tables import ALTERNATING, GROUP, LEVELS, SERVED, STATE, WORK, columnwise
@@ -17,13 +17,12 @@ from passcal.screening.travelled import seen_figures
 from passcal.screening.wave import PROMPTS, WAVE, prompts_only, wave
 from passcal.screening.worth import MOST, worth
 
-__all__ = ["SURE", "figures_of", "scratch"]
+__all__ = ["figures_of", "scratch"]
 
 REGIME, BINDING, MET = 37, 38, 39
 CLIENTS, SEATS, BUDGET, KV, PREFILL, DECODE = 0, 1, 2, 3, 4, 5
 IN_KV = 9  # regime
 FROM_BELOW = tuple(1.0 - share for share in reversed(LEVELS))
-SURE = 50_000  # passes within which the evaluator finds the same cycle
 
 
 class Scratch(NamedTuple):
@@ -98,13 +97,16 @@ def screen_closed(c: Any, room: Any, steps: int, out: Any) -> None:
     else:
         prompts_only(c, w, room.atoms, out)
     most = worth(c, w) if steps < 0 else steps
-    if most > 0 and travel(c, room, most):
+    met = most > 0 and travel(c, room, most)
+    if met:
         seen_figures(c, room, out, steps >= 0)
-        low, high = (out[5], out[5]) if c.proven > 0.0 and s.passes < SURE else bracket(c)
         w.rate, w.span_ms = out[35] / 1000.0, max(out[21] - out[0], 0.0)
-        out[MET] = c.proven
     else:
         estimate(c, w, room.atoms, out)
+    if met and is_sure(c, s):
+        low = high = out[5]
+        out[MET] = 1.0
+    else:
         low, high = bracket(c)
         out[5] = min(max(out[5], low), high)
         out[6] = max(out[6], out[5])

@@ -177,6 +177,8 @@ STATE = np.dtype(
             "free",  # seats
             "fresh",  # requests that the last pass ended
             "decoded",  # when the last pass with rows ended
+            "woken",  # when the last request was awaited
+            "ties",  # plans that a request came with or missed by less than what rounding may be
             "passes",
             "done",  # requests
         )
