@@ -422,3 +422,13 @@ def test_a_python_model_prices_the_same_plans(world: Any):
     workload, engine = pc.Workload.closed_loop(shapes=shapes, concurrency=clients, requests=20), pc.Sglang(**options)
     one, other = (pc.evaluate(workload, engine, timing).requests() for timing in (CLOCK, Asked()))
     assert one.to_numpy() == pytest.approx(other.to_numpy())
+
+
+def test_a_cycle_does_not_wait_for_a_ratio_that_changes_nothing():
+    """Waves of 3,400 chunks and two decode passes: where memory never binds, the new-token ratio (S12) need not settle first."""
+    timing = pc.LinearTiming(prefill=(0.0, 0.02, 1e-6, 2e-6), decode=(8.0, 0.2, 2e-6))
+    workload = pc.Workload.closed_loop(isl=1223, osl=3, concurrency=11)
+    report = pc.evaluate_closed_loop(
+        workload, pc.Sglang(chunked_prefill_size=4, disable_overlap_schedule=False), timing
+    )
+    assert report.window.kind == "cycle" and report.window.passes < 4000

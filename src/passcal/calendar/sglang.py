@@ -287,7 +287,10 @@ def write(state: State, k: int, out: Any, n: int) -> int:
     """Write what rank k will do next as numbers, from position n on; returns the next position."""
     rank, s = state.ranks[k], state.sglang[k]
     hold = s.interval if state.sglang[rank.leader].extended else s.hold
-    out[n], out[n + 1], out[n + 2] = 0.0 if s.ignore_eos else s.ratio, s.full, hold
+    promises = (
+        rank.memory and not s.ignore_eos
+    )  # else the new-token ratio, which takes 600 decode passes to settle, changes nothing
+    out[n], out[n + 1], out[n + 2] = s.ratio if promises else 0.0, s.full, hold
     out[n + 3], out[n + 4], out[n + 5] = s.partial != NOBODY, s.kind, rank.running
     out[n + 6] = rank.land_ms - state.world[0].now if rank.flying else 0.0
     out[n + 7] = rank.number if s.tree else 0  # a tree is not compared: no two states are the same

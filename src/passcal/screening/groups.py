@@ -4,7 +4,7 @@ All ask alike, so who is who does not matter: clients that were done in the same
 that one prompt fills, are one step together. Nothing moves in the queues, they only grow: what was kept is compared where it stands.
 """
 
-from math import floor
+from math import floor, inf
 from typing import Any
 
 from passcal.core.compiled import jit
@@ -14,6 +14,7 @@ from passcal.screening.tables import ALTERNATING, SGLANG_MIXED, TRTLLM
 __all__ = ["HERE", "KEPT", "is_sure", "travel"]
 
 CLOSE = 1e-9  # of the time: as near may two instants be that rounding tells apart
+SETTLES = 600  # decode passes
 SURE = 50_000  # passes within which the evaluator finds the same cycle
 BLANK, HERE, KEPT = 0, 1, 2  # states: of zeros, the present one, and one that is kept to be met again
 
@@ -56,8 +57,14 @@ def travel(c: Any, room: Any, steps: int) -> bool:
 
 @jit
 def is_sure(c: Any, s: Any) -> bool:
-    """Whether the evaluator must find this cycle: the price is exact, memory never binds, and nothing hung on rounding."""
-    return bool(c.proven > 0.0 and s.passes < SURE and s.ties == 0.0)
+    """Whether the evaluator must find this cycle: the price is exact, memory never binds, and nothing hung on rounding.
+
+    SGLang's new-token ratio is part of the state where there is a pool, and settles with its decode passes (S12).
+    """
+    settled = (
+        c.kv == inf or (c.calendar != ALTERNATING and c.calendar != SGLANG_MIXED) or s.passes * SETTLES < SURE * s.turn
+    )
+    return bool(c.proven > 0.0 and s.passes < SURE and s.ties == 0.0 and settled)
 
 
 @jit
@@ -219,7 +226,7 @@ def as_before(s: Any, k: Any, waiting: Any, rows: Any) -> bool:
         return False
     if seated != k.end_row - k.first_row or queued != k.end_waiting - k.first_waiting:
         return False
-    later, slack = s.now - k.now, 1e-10 * s.now
+    later, slack = s.now - k.now, 1e-9 + 1e-13 * s.now  # what rounding makes of equal times
     if abs(s.plan - k.plan - later) > slack or (s.todo > 0.0 and abs(s.cut_visible - k.cut_visible - later) > slack):
         return False
     for i in range(seated):
