@@ -135,6 +135,10 @@ def point_levels(atoms: Any, count: int, shares: Any, out: Any, at: int) -> None
 
     Of many, only those are sorted that lie as near to a quantile as one of some bins is wide.
     """
+    if count == 1:
+        for share in range(len(shares)):
+            out[at + share] = atoms[0, 1]
+        return
     if count <= BINS:
         sort_atoms(atoms, count)
         levels(atoms, count, shares, out, at)
