@@ -49,8 +49,8 @@ def sweep(
     """The best candidates that keep all targets: what evaluating every one of them would choose, at a fraction of the time.
 
     The closed form, and cycles that are gone through where it leaves a target open, leave out candidates that break one for sure; the evaluator is asked about
-    the others, the most promising first, until none that is left can better the best. Where nothing is known for sure (other workloads than a closed loop of one shape, several ranks, timing that is no
-    formula) every candidate is evaluated.
+    the others, the most promising first, until none that is left can better the best. Where nothing is known for sure (other workloads than a closed loop of
+    one shape, several ranks, timing that is no formula) every candidate is evaluated.
 
     Args:
         candidates: a frame, a mapping of columns, or rows as mappings. Columns are `backend`, engine options, `replicas`, `routing`, the workload's

@@ -114,6 +114,12 @@ def test_screen(passcal, grid, tmp_path):
         screened["ttft_steady_p99"].tolist(), rel=1e-12
     )
     assert len(json.loads(passcal("screen", grid, "--json").stdout)["rows"]) == 15
+    kinds = [
+        {row["window_kind"] for row in json.loads(passcal("screen", grid, "--json", "--steps", steps).stdout)["rows"]}
+        for steps in ("0", "20000")
+    ]
+    assert kinds == [{"closed form"}, {"cycle"}]
+    assert "must be a whole number" in passcal("screen", grid, "--steps", "many").stderr
     assert len(list(csv.DictReader(io.StringIO(passcal("screen", grid, "--csv", "-").stdout)))) == 15
 
 

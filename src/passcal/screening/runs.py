@@ -9,6 +9,8 @@ from passcal.screening.price import pass_ms
 
 __all__ = ["run_chunks", "run_rows"]
 
+PASSES = 16  # with chunks, priced one by one, that take as long as a step
+
 
 @jit
 def run_rows(c: Any, s: Any, waiting: Any, rows: Any, gaps: Any) -> float:
@@ -63,6 +65,7 @@ def run_chunks(c: Any, s: Any, rows: Any, gaps: Any, chunks_ms: float, decoding:
         passes += max(ceil((s.todo - c.budget + decoding) / s.given), 0.0)
         if decoding > 0.0:
             passes = min(passes, rows[s.first_row].end - s.turn)
+        s.steps += int(passes) // PASSES  # they take their time, too
     rows_ms = c.d0 + c.d1 * decoding + c.d2 * s.context if decoding > 0.0 else 0.0
     step, more = c.d2 * decoding, s.given * c.a2 * s.given
     chunks_ms += c.a0
