@@ -18,7 +18,7 @@ def an_odd_candidate(rng: Any) -> tuple[pc.Workload, dict[str, Any], pc.LinearTi
     think = float(rng.choice([0.0, 0.0, 0.5, 20.0, 300.0, 3000.0]))
     squared = float(rng.choice([0.0, 1e-6]))
     timing = pc.LinearTiming(
-        prefill=(*(float(rng.choice(values)) for values in ((0.0, 1.0, 5.0, 20.0), (0.001, 0.02, 0.1))), squared, squared * float(rng.uniform(0, 2))),
+        prefill=(*(float(rng.choice(values)) for values in ((0.0, 1.0, 5.0, 20.0), (0.0, 0.001, 0.02, 0.1))), squared, squared * float(rng.uniform(0, 2))),
         decode=tuple(float(rng.choice(values)) for values in ((1.0, 8.0, 20.0), (0.0, 0.05, 0.2), (0.0, 2e-6, 1e-4))),
         combine=str(rng.choice(["sum", "max", "shared"])),
     )  # fmt: skip

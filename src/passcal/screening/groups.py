@@ -31,11 +31,11 @@ def travel(c: Any, room: Any, steps: int) -> bool:
         s.steps += 1
         before = s.served
         chunks_ms = admit(c, s, waiting, served)
-        decoding = s.rows if c.calendar != ALTERNATING or chunks_ms == 0.0 else 0.0
-        if chunks_ms == 0.0 and decoding == 0.0:
+        decoding = s.rows if c.calendar != ALTERNATING or s.tokens == 0.0 else 0.0
+        if s.tokens == 0.0 and decoding == 0.0:
             idle(s, waiting)
             continue
-        if chunks_ms == 0.0:
+        if s.tokens == 0.0:
             start = run_rows(c, s, waiting, rows, gaps)
         else:
             start = run_chunks(c, s, rows, gaps, chunks_ms, decoding)
@@ -76,7 +76,7 @@ def admit(c: Any, s: Any, waiting: Any, served: Any) -> float:
         if c.calendar == SGLANG_MIXED:  # rows that end count until they are seen
             room -= c.ahead * s.fresh
     s.free = c.seats - s.rows - c.ahead * s.fresh
-    s.given = 0.0
+    s.given = s.tokens = 0.0
     chunks_ms = 0.0
     if s.todo > 0.0:
         s.free -= 1.0
@@ -110,6 +110,7 @@ def begin_prompts(c: Any, s: Any, waiting: Any, served: Any, room: float) -> flo
         serve(s, served, count, group.visible, s.now)
         take(s, group, count)
         most, room, s.free = most - count, room - count * c.new, s.free - count
+        s.tokens += count * c.new
         chunks_ms += count * c.new * (c.a1 + c.a2 * c.past + c.a3 * c.new)
     if room >= 1.0 and s.free > 0.0 and is_visible(c, s, waiting):
         group = waiting[s.first_waiting]
@@ -117,6 +118,7 @@ def begin_prompts(c: Any, s: Any, waiting: Any, served: Any, room: float) -> flo
         if size >= 1.0:
             s.todo, s.given, s.cut_visible, s.cut_begun = c.new - size, 0.0, group.visible, s.now
             take(s, group, 1.0)
+            s.tokens += size
             chunks_ms += size * (c.a1 + c.a2 * c.past + c.a3 * size)
     return chunks_ms
 
@@ -134,6 +136,7 @@ def go_on(c: Any, s: Any, served: Any, room: float) -> float:
     if s.given < 1.0:
         s.given = 0.0
         return 0.0
+    s.tokens += s.given
     cost = s.given * (c.a1 + c.a2 * (c.past + c.new - s.todo) + c.a3 * s.given)
     s.todo -= s.given
     if s.todo == 0.0:

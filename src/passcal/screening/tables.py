@@ -172,7 +172,8 @@ STATE = np.dtype(
             "todo",  # tokens left of the prompt that was cut; 0: none was
             "cut_visible",
             "cut_begun",
-            "given",  # tokens that the cut prompt has of this pass
+            "tokens",  # of prompts in this pass
+            "given",  # those of the prompt that was cut before
             "taken",  # requests of the first waiting group that are no longer waiting
             "free",  # seats
             "fresh",  # requests that the last pass ended
