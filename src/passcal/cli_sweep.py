@@ -26,7 +26,7 @@ def screen(
     steps: Annotated[
         str | None,
         typer.Option(
-            help="How far each is gone through before its closed form is used: few, or a number; 20000 is exact for 99 in 100."
+            help="How far each is gone through before its closed form is used: few, or a number; 60000 is exact for 98 in 100."
         ),
     ] = None,
     settings: Set = None,

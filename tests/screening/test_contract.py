@@ -54,14 +54,14 @@ def test_a_row_is_the_same_alone_as_among_many(steps, times):
 
 @pytest.mark.slow
 def test_small_tables_are_gone_through_and_large_ones_a_little():
-    """Left alone, 10,000 rows are what 20,000 steps say, and a row more is what a few say; a column tells which rows are cycles."""
+    """Left alone, 10,000 rows are what 60,000 steps say, and a row more is what a few say; a column tells which rows are cycles."""
     row = draw(30, 9).drop(columns=[*EXTRA]).iloc[[28]]
-    kinds = {steps: figures(pc.screen(row, steps=steps)).reset_index(drop=True) for steps in ("few", 20_000)}
-    assert not kinds["few"].equals(kinds[20_000])
-    for count, steps in ((10_000, 20_000), (10_001, "few")):
+    kinds = {steps: figures(pc.screen(row, steps=steps)).reset_index(drop=True) for steps in ("few", 60_000)}
+    assert not kinds["few"].equals(kinds[60_000])
+    for count, steps in ((10_000, 60_000), (10_001, "few")):
         found = pc.screen(row.loc[row.index.repeat(count)])
         pd.testing.assert_frame_equal(figures(found.iloc[[-1]]).reset_index(drop=True), kinds[steps])
-        assert set(found["window_kind"]) == {"cycle" if steps == 20_000 else "closed form"}
+        assert set(found["window_kind"]) == {"cycle" if steps == 60_000 else "closed form"}
 
 
 def test_columns_and_index():

@@ -10,7 +10,7 @@ from tools.screening.apart import report_apart
 from tools.screening.draw import EXTRA, draw, truth
 from tools.screening.table import FIGURES, bracket_line, measured, rank_line, rate_line, table
 
-FAR = 20_000  # steps
+FAR = 60_000  # steps
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "screening-table.md"
 PROSE = PAGE.with_name("screening.md")

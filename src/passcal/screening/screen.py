@@ -38,7 +38,7 @@ NAMED = (
 Steps = int | Literal["few"]
 FEW = "few"
 WINDOWS = ("closed form", "cycle")
-THOROUGH, ROWS = 20_000, 10_000  # steps of each candidate, in tables of so many rows
+THOROUGH, ROWS = 60_000, 10_000  # steps of each candidate, in tables of so many rows
 TIERS = ("screening", "composed")
 
 
@@ -56,8 +56,8 @@ def screen(
         timing: the price of a pass; anything but a `LinearTiming` without capture sizes is asked at a few passes of each candidate, row by row. Of
             prefill and decode apart, one model for both, or a mapping `{"prefill": ..., "decode": ...}`.
         steps: how far the passes of each closed loop are gone through (those that are alike are one step) before its closed form is used; if their cycle is
-            met, every figure is the evaluator's. `few`: a few dozen where the closed form is likely to err, at a microsecond a row. 20000 meet nearly all
-            cycles, at some 100 us a row. None: 20000 of tables up to 10,000 rows, `few` of larger ones.
+            met, every figure is the evaluator's. `few`: a few dozen where the closed form is likely to err, at a microsecond a row. 60000 meet nearly all
+            cycles, at some 100 us a row. None: 60000 of tables up to 10,000 rows, `few` of larger ones.
 
     Returns:
         The candidates' columns, then `columns.COLUMNS` (ms), then `regime`: how clients travel, `refine` where an option is outside the
