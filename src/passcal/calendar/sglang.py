@@ -287,9 +287,8 @@ def write(state: State, k: int, out: Any, n: int) -> int:
     """Write what rank k will do next as numbers, from position n on; returns the next position."""
     rank, s = state.ranks[k], state.sglang[k]
     hold = s.interval if state.sglang[rank.leader].extended else s.hold
-    promises = (
-        rank.memory and not s.ignore_eos
-    )  # else the new-token ratio, which takes 600 decode passes to settle, changes nothing
+    # where nothing is promised the new-token ratio changes nothing, and it takes 600 decode passes to settle
+    promises = rank.memory and not s.ignore_eos
     out[n], out[n + 1], out[n + 2] = s.ratio if promises else 0.0, s.full, hold
     out[n + 3], out[n + 4], out[n + 5] = s.partial != NOBODY, s.kind, rank.running
     out[n + 6] = rank.land_ms - state.world[0].now if rank.flying else 0.0

@@ -7,23 +7,15 @@ import numpy as np
 from passcal.core.compiled import entry, jit, table
 from passcal.screening.groups import HERE, KEPT, is_sure, travel
 from passcal.screening.kernel import scratch
-from passcal.screening.mixture import add, level, run_level, sort_atoms
-from passcal.screening.travelled import ends_of
+from passcal.screening.mixture import level, run_level, sort_atoms
+from passcal.screening.travelled import TPOT, collect, ends_of, rate_per_s
 
 __all__ = ["MEAN", "METRICS", "cycles_of"]
 
 STEPS = 20_000
-METRICS = (
-    "ttft",
-    "e2e",
-    "tpot",
-    "queue",
-    "itl",
-    "throughput_rps",
-    "output_tokens_per_s",
-    "",
-)  # the last: not in the rows
-TTFT, E2E, TPOT, QUEUE, ITL, RATE, TOKENS, OTHER = range(len(METRICS))
+# latencies of a request first, numbered as `travelled` does; the last is what is not in the rows
+METRICS = ("ttft", "e2e", "tpot", "queue", "itl", "throughput_rps", "output_tokens_per_s", "")
+ITL, RATE, TOKENS, OTHER = range(4, len(METRICS))
 MEAN = -1.0
 
 
@@ -60,30 +52,13 @@ def figure(c: Any, room: Any, number: float, share: float) -> float:
     if number == OTHER:
         return np.nan
     if number >= RATE:
-        rate = 1000.0 * (s.done - k.done) / (s.now - k.now)
-        return rate if number == RATE else rate * c.osl
+        return rate_per_s(s, k) * (1.0 if number == RATE else c.osl)
     if c.osl == 1.0 and number in (TPOT, ITL):
         return np.nan
     if number == ITL and share != MEAN:
         return run_level(room.gaps[k.gaps : s.gaps], share)
-    count, total, weight = 0, 0.0, 0.0
-    for at in range(k.served, s.served):
-        value = of_request(c, room.served[at], number)
-        count = add(room.atoms, count, room.served[at].count, value)
-        total, weight = total + value * room.served[at].count, weight + room.served[at].count
+    count, mean = collect(c, room, TPOT if number == ITL else number)
     if share == MEAN:
-        return total / weight
+        return mean
     sort_atoms(room.atoms, count)
     return level(room.atoms, count, share)
-
-
-@jit
-def of_request(c: Any, row: Any, number: float) -> float:
-    """A latency of one request."""
-    if number == TTFT:
-        return row.first - row.visible + c.think_ms
-    if number == E2E:
-        return row.done - row.visible + c.think_ms
-    if number == QUEUE:
-        return row.begun - row.visible
-    return (row.done - row.first) / (c.osl - 1.0)

@@ -7,9 +7,7 @@ from passcal.core.compiled import jit
 
 __all__ = ["BINS", "add", "level", "levels", "point_levels", "put", "run_level", "sort_atoms"]
 
-BINS = 64
-
-HALVINGS = 60
+BINS, HALVINGS = 64, 60
 
 
 @jit

@@ -74,9 +74,8 @@ def run_chunks(c: Any, s: Any, rows: Any, gaps: Any, chunks_ms: float, decoding:
     for _ in range(int(passes) - 1):
         longer = chunks_ms > rows_ms
         rows_ms, chunks_ms, s.todo = rows_ms + step, chunks_ms + more, s.todo - s.given
-        if (
-            c.overlaps > 0.0 and decoding > 0.0 and longer != (chunks_ms > rows_ms)
-        ):  # from here on the other part counts
+        other = longer != (chunks_ms > rows_ms)  # from here on the other part counts
+        if other and c.overlaps > 0.0 and decoding > 0.0:
             run_of_gaps(s, gaps, decoding, first, length, alike)
             first, alike = pass_ms(c, chunks_ms, rows_ms), 0.0
         length = pass_ms(c, chunks_ms, rows_ms)

@@ -51,10 +51,11 @@ def fill_worker(rows: Any, backend: str, columns: Columns, here: Any) -> None:
     covered = np.ones(len(here), bool)
     for name, values in NEUTRAL[backend].items():
         covered &= take.among(name, values)
-    sizes = Sizes(rows["isl"][here], rows["osl"][here], take(BUDGET[backend]), take(SEATS[backend]))
+    isl, osl, past = (rows[name][here] for name in ("isl", "osl", "past"))
+    sizes = Sizes(isl, osl, past, take(BUDGET[backend]), take(SEATS[backend]))
     reads = {"vllm": read_vllm, "sglang": read_sglang, "trtllm": read_trtllm}[backend]
-    known, longest, held, let_in = reads(take, sizes, rows, here)
-    covered &= ~(sizes.isl + sizes.osl > longest)  # NaN: no limit
+    known, longest, held, let_in = reads(take, sizes)
+    covered &= ~(isl + osl > longest)  # NaN: no limit
     known |= {"proven": 1.0, "in_kv": np.inf, "kv": np.inf, "seats": sizes.seats}
     if np.ndim(held):  # memory may bind
         covered &= ~(held < 1)
@@ -72,21 +73,21 @@ class Sizes(NamedTuple):
 
     isl: Any
     osl: Any
+    past: Any
     budget: Any
     seats: Any
 
 
-Read = tuple[
-    dict[str, Any], Any, Any, Any
-]  # fields, the longest request, and how many requests KV holds whole, and on average
+# fields, the longest request, and how many requests KV holds whole, and on average
+Read = tuple[dict[str, Any], Any, Any, Any]
 
 
-def read_vllm(take: Options, sizes: Sizes, rows: Any, here: Any) -> Read:
+def read_vllm(take: Options, sizes: Sizes) -> Read:
     """Calendar, budget and lookahead, and what limits."""
     budget, seats = sizes.budget, sizes.seats
     if np.any(budget < seats):
         at = int(np.argmax(budget < seats))
-        most, least = (float(np.broadcast_to(values, len(here))[at]) for values in (budget, seats))
+        most, least = (float(np.broadcast_to(values, sizes.isl.shape)[at]) for values in (budget, seats))
         raise SpecError(
             f"max_num_batched_tokens={most:.0f}: must be at least max_num_seqs={least:.0f}; raise the one or lower the other"
         )
@@ -100,7 +101,7 @@ def read_vllm(take: Options, sizes: Sizes, rows: Any, here: Any) -> Read:
     return known, take("max_model_len"), pool // np.ceil(whole / size), pool // np.ceil(average / size)
 
 
-def read_sglang(take: Options, sizes: Sizes, rows: Any, here: Any) -> Read:
+def read_sglang(take: Options, sizes: Sizes) -> Read:
     """The same for SGLang, which reserves whole outputs."""
     budget = sizes.budget
     known = {"calendar": np.where(take("enable_mixed_chunk") > 0, SGLANG_MIXED, ALTERNATING), "unit": 1.0}
@@ -111,18 +112,19 @@ def read_sglang(take: Options, sizes: Sizes, rows: Any, here: Any) -> Read:
     return known, take("context_length") - 1, held, held
 
 
-def read_trtllm(take: Options, sizes: Sizes, rows: Any, here: Any) -> Read:
+def read_trtllm(take: Options, sizes: Sizes) -> Read:
     """The same for TensorRT-LLM, which reserves whole outputs unless it may pause requests."""
-    past = rows["past"][here]
-    if past.any():
+    if sizes.past.any():
         raise Unsupported(
-            f"trtllm: prefix={past.max():.0f}: block reuse is not modelled; give prompts without a prefix"
+            f"trtllm: prefix={sizes.past.max():.0f}: block reuse is not modelled; give prompts without a prefix"
         )
     size, unit = take("tokens_per_block"), take("chunk_unit")
     unit = np.where(np.isnan(unit), size, unit)
     starved = sizes.budget < unit
     if np.any(starved):
-        most, least = (float(np.broadcast_to(v, len(here))[int(np.argmax(starved))]) for v in (sizes.budget, unit))
+        most, least = (
+            float(np.broadcast_to(v, sizes.isl.shape)[int(np.argmax(starved))]) for v in (sizes.budget, unit)
+        )
         raise SpecError(
             f"max_num_tokens={most:.0f}: must be at least the chunk unit of {least:.0f}; raise it, or lower chunk_unit"
         )
@@ -133,9 +135,5 @@ def read_trtllm(take: Options, sizes: Sizes, rows: Any, here: Any) -> Read:
         return known, take("max_seq_len"), np.nan, np.nan
     held = tokens // size // np.ceil((sizes.isl + sizes.osl) / size)
     average = tokens // size // np.ceil((sizes.isl + sizes.osl / 2) / size)
-    return (
-        known,
-        take("max_seq_len"),
-        held,
-        np.where(take.among("capacity_policy", ("GUARANTEED_NO_EVICT",)), held, average),
-    )
+    let_in = np.where(take.among("capacity_policy", ("GUARANTEED_NO_EVICT",)), held, average)
+    return known, take("max_seq_len"), held, let_in
